@@ -339,7 +339,7 @@ void ExpectRefused(TrainingStep& step, Optimizer& optimizer, const char* words) 
 }
 
 // Two live steps would share gradients, the scale of the loss, and the scheduler's last
-// micro-batch. Before, after and between the first one's micro-batches.
+// micro-batch. A second one is tried before, between and after the first one's micro-batches.
 TEST(ApiTest, ASecondStepBesideALiveOneIsRefusedAndChangesNothing) {
   const TrainingStepOptions two = {.micro_batches = 2};
   const Weights found = Train(2, {}, [&](Training& training) -> absl::Status {

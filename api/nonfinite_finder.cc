@@ -51,7 +51,7 @@ bool LiesIn(const Tensor& tensor, const void* address) {
   return at >= begin && at < begin + tensor.bytes();
 }
 
-// A parameter whose values, or whose gradient, a field of a call is.
+// The parameter that a kernel argument aliases: its values or its gradient.
 struct Place {
   const Unit* unit = nullptr;
   const Parameter* parameter = nullptr;
@@ -102,7 +102,7 @@ absl::Status NonFiniteFinder::AfterCall(const char* operation, absl::Span<const 
     ZEROTH_ASSIGN_OR_RETURN(const std::optional<std::string> values, Describe(field.values));
     if (!values.has_value()) continue;
     if (place.has_value() && !place->is_gradient) {
-      // Named rather than the operation, whose results cannot be finite.
+      // Name the parameter, not the operation, whose results cannot be finite.
       Found(absl::StrCat(NameOf(*place), " is not finite itself, in ", place_, ": ", *values));
       return absl::OkStatus();
     }
@@ -142,7 +142,7 @@ absl::Status NonFiniteFinder::CheckReducedGradients() {
 absl::StatusOr<std::string> NonFiniteFinder::Agree() {
   Communicator& world = sharding_.mesh().world();
   Device& device = sharding_.device();
-  // The largest number is that of the earliest call and, of equal calls, of the lowest rank.
+  // Encodes (call, rank) so that the maximum is the earliest call and then the lowest rank.
   const int64_t size = world.size();
   const int64_t mine =
       text_.empty() ? 0 : ((int64_t{1} << 30) - found_after_) * size + size - 1 - world.rank();

@@ -19,11 +19,11 @@
 namespace zeroth {
 
 // Checks on the host what every operation reads and writes, and remembers the first infinity or
-// NaN. Use it to run a step again that is known to have one. Watches `kernels` for as long as it
-// exists. Used by one rank's thread only.
+// NaN. Use it to repeat a step that is known to produce one. Watches `kernels` during its lifetime.
+// Used by one rank's thread only.
 class NonFiniteFinder : public CallWatch {
  public:
-  // Both outlive it.
+  // `sharding` and `kernels` outlive the finder.
   NonFiniteFinder(Sharding& sharding, Kernels& kernels);
   ~NonFiniteFinder() override;
 
@@ -44,9 +44,9 @@ class NonFiniteFinder : public CallWatch {
   Sharding& sharding_;
   Kernels& kernels_;
   std::string place_;
-  std::string parameter_;    // that was used last, and its unit
+  std::string parameter_;    // name of the last parameter used, with its unit
   int64_t calls_ = 0;        // so far
-  int64_t found_after_ = 0;  // calls, if there is a text
+  int64_t found_after_ = 0;  // calls_ when text_ was set
   std::string text_;
 };
 

@@ -119,7 +119,7 @@ absl::Status Find(Communicator& world, const Case& setup, std::string& found) {
   return absl::OkStatus();
 }
 
-// The same on all ranks.
+// Returns FindNonFinite's text, which must be the same on all ranks.
 std::string Find(const Case& setup) {
   std::vector<std::string> found(2);
   const absl::Status status = RunLocalRanks(2, [&](Communicator& world) {
@@ -159,8 +159,8 @@ TEST(NonFiniteTest, WhatOneRankAloneHasSeen) {
   EXPECT_THAT(found, HasSubstr("the first of them inf at ["));
 }
 
-// Nothing comes into the layer, and what it is multiplied by does not matter before its gradient
-// goes the same way back.
+// The layer's input is zero, so its huge weights overflow only in backward, in the gradient of that
+// input.
 TEST(NonFiniteTest, AGradientThatOverflows) {
   EXPECT_THAT(Find({"no_shard",
                     {{"transformer.h.1.ln_2.weight", -1, 0.0f},

@@ -18,7 +18,7 @@
 namespace zeroth {
 namespace {
 
-// The weight that was packed last: its codes and its scales are asked for one after the other.
+// Caches the last packed weight, since its codes and scales are read one after the other.
 struct LastPacked {
   const PackedWeight* weight = nullptr;
   PackedMatrix bytes;

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Loads weights in full precision into a model that keeps them in few bits
-// (LoraOptions::base_format), or with the blocks of a GGUF file (base_formats).
+// Loads full-precision weights into a model that keeps them packed in few bits
+// (LoraOptions::base_format), or copies the blocks of a GGUF file as they are (base_formats).
 
 #pragma once
 
@@ -22,13 +22,13 @@ namespace zeroth {
 using BlocksReader =
     std::function<absl::Status(const Parameter& weight, int64_t begin, absl::Span<uint8_t> out)>;
 
-// Returns a reader for Sharding::Load that packs each packed weight of `model` (PackedWeights) from
-// what `weights` gives for it, and passes other parameters on. It finds them by name, so `model`
-// may be another object than the model that is sharded; a model without packed weights gets
-// `weights` back. Each rank reads and packs the whole weight, of which it stores its part, so that
-// the bits are the same under every layout; one packed weight at a time is kept in memory. Codes in
-// GGUF's formats are read by `blocks` instead, by each rank its part. Used by one thread. Errors:
-// those of `weights`, `blocks` and PackMatrix, with the name of the weight.
+// Returns a reader for Sharding::Load that packs what `weights` reads for each packed weight of
+// `model` (PackedWeights); other parameters come from `weights` unchanged. It matches parameters by
+// name, so `model` may be another object than the model that is sharded; without packed weights it
+// returns `weights`. Each rank reads and packs the whole weight and stores its part, so that the
+// bits are the same under every layout; one packed weight at a time is in memory. Codes in GGUF
+// formats come from `blocks` instead, of which each rank reads only its part. Used by one thread.
+// Errors: those of `weights`, `blocks` and PackMatrix, with the name of the weight.
 ParameterReader PackingReader(std::shared_ptr<const Module> model, ParameterReader weights,
                               BlocksReader blocks = nullptr);
 

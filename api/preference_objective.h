@@ -32,7 +32,7 @@ class PreferenceObjective final : public TokenObjective {
   Tensor statistics_;
 };
 
-// Keeps the losses of tokens, for a model that is only compared with.
+// Keeps the per-token losses of a reference model, which is only evaluated.
 class KeepTokenLosses final : public TokenObjective {
  public:
   absl::StatusOr<Result> Apply(Context& context, const Tensor& losses,

@@ -27,12 +27,13 @@ struct RankOptions {
   // it reports none, all ranks of the world.
   int ranks_on_machine = 0;
   int64_t memory_limit = 0;  // in bytes, of a rank's allocator; 0: none
-  // DeviceOptions::bits_of_any_team.
+  // See DeviceOptions::bits_of_any_team.
   bool bits_of_any_team = false;
   KernelOptions kernels;
 };
 
-// The default number of threads of each of `ranks_on_machine` ranks; at least one.
+// Returns the default number of threads per rank if `ranks_on_machine` ranks share the machine; at
+// least one.
 int DefaultThreadsPerRank(int ranks_on_machine);
 
 // One rank: its communicator, its device, which is bound to the calling thread, and kernels on the
@@ -74,8 +75,8 @@ struct RunOptions {
 // started this process as one of the ranks. Returns when all ranks are done, with the error of the
 // rank that failed first.
 absl::Status RunRanks(const RunOptions& options, const std::function<absl::Status(Rank&)>& train);
-// The same for main, with `world_size` threads on the CPU. Prints an error, and returns 1 after
-// one, else 0.
+// As above, for main, with `world_size` threads on the CPU. Returns 0, or prints the error and
+// returns 1.
 int RunRanks(int world_size, const std::function<absl::Status(Rank&)>& train);
 
 }  // namespace zeroth

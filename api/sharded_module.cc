@@ -23,7 +23,7 @@ namespace {
 constexpr char kSteps[] = "steps";
 constexpr char kOptimizerSteps[] = "optimizer_steps";
 
-// The path of the checkpoint that Load reads.
+// Returns the path of the checkpoint that Load reads.
 absl::StatusOr<std::string> FindCheckpoint(const std::string& directory) {
   ZEROTH_ASSIGN_OR_RETURN(const bool is_checkpoint,
                           PathExists(absl::StrCat(directory, "/", kCheckpointIndexName)));
@@ -70,7 +70,7 @@ class TensorGroup final : public TensorRanks {
     if (beside != nullptr && status.ok()) {
       status = Timed(timeline_, compute_, "beside", name, beside);
     }
-    // Also after an error: the collective uses memory that the compute stream will give away.
+    // Waits even after an error: the collective uses memory that the compute stream may reuse.
     status.Update(
         TimedWait(timeline_, compute_, kWaitFor, name, [&] { return compute_.Wait(*done); }));
     return status;

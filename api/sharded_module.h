@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A model, or other parameters, under a sharding strategy.
+// Shards a model, or parameters without modules, by a strategy.
 
 #pragma once
 
@@ -53,9 +53,9 @@ class ShardedModule {
 
   // Saves the parameters, and `optimizer`'s states if it is given, as the checkpoint
   // `directory`/step-N, N = steps(). Each rank writes a file, and the checkpoint is complete or
-  // does not exist. The two newest are kept. It loads at any world size, under any strategy. A
-  // TrainingStep before its update leaves nothing in it: the checkpoint holds the state before that
-  // step. AlreadyExists if there is a checkpoint of this step.
+  // does not exist. The two newest are kept. It loads at any world size, under any strategy. Within
+  // a TrainingStep that has not updated yet, it saves the state before that step. AlreadyExists if
+  // there is a checkpoint of this step.
   absl::Status Save(const std::string& directory, const Optimizer* optimizer = nullptr);
   // Loads the newest checkpoint in `directory`, or the checkpoint that `directory` is: values,
   // steps(), and the optimizer's states and steps. States that the checkpoint lacks become zeros.

@@ -102,7 +102,8 @@ absl::Status StepInputs::Fill(absl::Span<const Batch> micro_batches, const RankN
   }
   std::vector<float> shared(static_cast<size_t>(shared_.numel()), 0.0f);
   shared.back() = news.flag ? 1.0f : 0.0f;
-  // Each rank has its own place, to which the others add zeros. The factor undoes the mean.
+  // Each rank has its own slot, to which the others add zeros. The factor undoes the all-reduce's
+  // mean.
   const auto place = shared.end() - 1 - world_->size() + world_->rank();
   *place = static_cast<float>(news.waited * (is_deterministic_ ? 1 : world_->size()));
   ZEROTH_RETURN_IF_ERROR(copy(shared, shared_));
@@ -133,7 +134,7 @@ absl::Status StepInputs::ShareLosses(const Tensor& losses, absl::string_view lab
                                     losses.View(i * numbers_, Shape({numbers_}))));
   }
   if (world_->size() == 1) return absl::OkStatus();
-  // Only zeros are added to a loss in its own place, so that its bits stay.
+  // A deterministic batch adds only zeros to a loss in its slot, so that its bits stay.
   const ReduceOp op = is_deterministic_ ? ReduceOp::kSum : ReduceOp::kMean;
   return world_->AllReduce(shared_, op, stream, label);
 }

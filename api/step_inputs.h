@@ -26,10 +26,11 @@ namespace zeroth {
 // The error lists the allowed world sizes.
 absl::StatusOr<int64_t> MicroBatchesPerRank(int64_t micro_batches, int world_size);
 
-// Number of targets that count in the global batches of these micro-batches; nullopt if all do.
+// Returns the number of targets that count in the global batches of these micro-batches; nullopt if
+// all do.
 std::optional<int64_t> CountedTargets(absl::Span<const Batch> micro_batches);
 
-// Sent by each rank to the others at the end of a step, besides its losses.
+// What each rank tells the others at the end of a step, besides its losses.
 struct RankNews {
   bool flag = false;
   double waited = 0;  // seconds that this rank waited for other ranks in the step before
@@ -41,7 +42,7 @@ class StepInputs {
  public:
   StepInputs() = default;
   // Allocates uninitialised inputs for micro-batches of these shapes. With a deterministic batch
-  // above 0 (see TrainerOptions) every loss of every rank has a separate place in the exchange.
+  // above 0 (see TrainerOptions) every loss of every rank has a separate slot in the exchange.
   // `ranks_per_data` neighbouring ranks have the same micro-batches; the first of them then sends
   // the losses. `world` and `device` outlive the result.
   static absl::StatusOr<StepInputs> Create(Communicator& world, Device& device,
@@ -102,7 +103,7 @@ class StepInputs {
   std::vector<Tensor> starts_;  // empty if batches have no starts
   std::vector<Tensor> pairs_;
   std::vector<Tensor> reference_;
-  int64_t numbers_ = 1;  // of a micro-batch that are exchanged: its loss, or PreferenceStatistics
+  int64_t numbers_ = 1;  // exchanged per micro-batch: the loss, or PreferenceStatistics::kCount
   Tensor divisor_;
   // fp32 [losses * numbers_ + ranks + 1]: the losses (zeros at first), the seconds each rank
   // waited, the flag.

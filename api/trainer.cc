@@ -174,7 +174,7 @@ absl::StatusOr<Tensor> Trainer::ForwardBackward(TrainingStep& step, const StepIn
   ZEROTH_ASSIGN_OR_RETURN(const Tensor losses, inputs.MakeLosses());
   const int64_t data_rank = world().rank() / options_.tensor.size;
   for (int64_t i = 0; i < inputs.micro_batches(); ++i) {
-    // A recording would repeat the draws of one step.
+    // A recording would replay the draws of one step in all later ones.
     if (!options_.record_steps) {
       const int64_t samples = inputs.tokens(i).dim(0);
       step.context().set_draws(StepDraws{.seed = options_.dropout_seed,

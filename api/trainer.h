@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // One rank's training step: a model, its sharding and its optimizer together. The trainer program
-// is built on it, and programs with custom loops can be.
+// uses it, and programs with custom loops can, too.
 
 #pragma once
 
@@ -74,8 +74,8 @@ struct TrainerOptions {
   bool record_steps = false;
   uint64_t dropout_seed = 0;  // StepDraws::seed
   // If set, the loss of a step is that of its preference pairs (Batch::pairs) instead of the mean
-  // over its tokens. If it compares with a reference (UsesReference), that is Batch::reference, or
-  // for a model with adapters the model without them, which each step then computes first.
+  // over its tokens. A loss that needs a reference (UsesReference) reads Batch::reference; if that
+  // is empty, each step first computes the reference by turning the model's adapters off.
   std::optional<PreferenceOptions> preference;
   // Above 0: the global batch has this many micro-batches at every world size, and losses, gradient
   // norms and weights have the same bits at all of them. Rank r of W must be given micro-batches
@@ -200,17 +200,17 @@ class Trainer {
   Kernels& kernels() { return rank_->kernels(); }
   Communicator& world() const { return rank_->world(); }
   Device& device() const { return rank_->device(); }
-  // The states of the optimizer and of the average, to save and restore beside the parameters. Only
-  // between steps. FailedPrecondition while the average is swapped in.
+  // Returns the states of the optimizer and of the average, to save and restore beside the
+  // parameters. Call it between steps. FailedPrecondition while the average is swapped in.
   absl::StatusOr<std::vector<ShardState>> states() const;
   TrainerCounts counts() const;
   // Continues from `counts`, after parameters and states were restored from the same step. Ignores
-  // counts for which this trainer has no part, and leaves parts for which `counts` has no value.
-  // InvalidArgument for impossible values.
+  // values for parts that this trainer lacks, such as a loss scaler, and leaves parts for which
+  // `counts` has no value. InvalidArgument for impossible values.
   absl::Status Restore(const TrainerCounts& counts);
-  // The loss of each target under the present weights, fp32 [batch, seq] on the device, or 0 for a
-  // target that does not count: what Batch::reference is in later steps. Does not wait for the
-  // device. Collective, with batches of one shape.
+  // Returns the loss of each target under the present weights, fp32 [batch, seq] on the device, and
+  // 0 for a target that does not count. Later steps may read it as Batch::reference. Does not wait
+  // for the device. Collective, with batches of one shape.
   absl::StatusOr<Tensor> TokenLosses(const Batch& batch);
 
   // nullptr without TrainerOptions::loss_scaler.
@@ -249,29 +249,29 @@ class Trainer {
   absl::Status ExpectPairs(const Batch& batch) const;
   struct MicroBatchLoss {
     Value loss;
-    Tensor numbers;  // of StepInputs::KeepLoss
+    Tensor numbers;  // for StepInputs::KeepLoss
   };
   absl::StatusOr<MicroBatchLoss> Loss(const StepInputs& inputs, int64_t i);
-  // The losses of a micro-batch's tokens, without gradients.
+  // Returns the losses of a micro-batch's tokens, without gradients.
   absl::StatusOr<Tensor> TokenLosses(const StepInputs& inputs, int64_t i);
-  // Forward and backward of all micro-batches. Returns the loss of each. Tells `finder`, if there
-  // is one, where in the step it is.
+  // Computes forward and backward of all micro-batches. Returns the loss of each. Keeps `finder`,
+  // if there is one, informed of the place in the step.
   absl::StatusOr<Tensor> ForwardBackward(TrainingStep& step, const StepInputs& inputs,
                                          NonFiniteFinder* finder = nullptr);
   // Enqueues all of a step between its inputs and its results, without waiting for the device.
   // Without `lr`, the caller must call Optimizer::BeginStep. Losses go into inputs.shared. Returns
   // the norm and the scale.
   absl::StatusOr<Tensor> EnqueueStep(const StepInputs& inputs, std::optional<double> lr);
-  // Enqueues the optimizer's part of that.
+  // Enqueues the optimizer's part of EnqueueStep.
   absl::Status EnqueueUpdate(const Tensor& norm_and_scale, std::optional<double> lr);
   // Waits for the device and returns the loss and the norm of a step.
   absl::StatusOr<StepResult> ReadResult(const StepInputs& inputs,
                                         const Tensor& norm_and_scale) const;
-  // A step whose update waits for the verdict on its loss and norm.
+  // Makes a step whose update waits until the host has judged its loss and norm (skip_loss_zscore).
   absl::StatusOr<StepResult> JudgedStep(absl::Span<const Batch> micro_batches, double lr,
                                         bool stop);
-  // Begins each public call that computes. Fails if the trainer cannot continue, and lets ranks
-  // that have failed together meet.
+  // Begins each public call that computes. Fails if the trainer cannot continue. After a failed
+  // call, a barrier checks that all ranks failed in it.
   absl::Status Begin();
   // Ends such a call after an error: leaves everything sharded, sets status() if the trainer cannot
   // continue, and returns the error.
@@ -284,8 +284,8 @@ class Trainer {
     if (!result.ok()) return Fail(result.status());
     return result;
   }
-  // A step of one of the two kinds, with what follows from its result: the seconds waited for other
-  // ranks, the next loss scale, and the average of the weights.
+  // Makes a JudgedStep or a PlainStep, and updates what follows from its result: the seconds waited
+  // for other ranks, the next loss scale, and the average of the weights.
   absl::StatusOr<StepResult> TakeStep(absl::Span<const Batch> micro_batches, double lr, bool stop);
   absl::StatusOr<StepResult> PlainStep(absl::Span<const Batch> micro_batches, double lr, bool stop);
   absl::StatusOr<Tensor> EnqueueOrPlayStep(absl::Span<const Batch> micro_batches, double lr,

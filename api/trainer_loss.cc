@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The loss of a micro-batch, and what a micro-batch must have for it.
+// Computes the loss of a micro-batch, and checks that the micro-batch has what the loss reads.
 
 #include <optional>
 #include <utility>

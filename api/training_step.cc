@@ -18,7 +18,7 @@ namespace zeroth {
 
 TrainingStep::TrainingStep(ShardedModule& model, const TrainingStepOptions& options)
     : model_(model), options_(options), refused_(CanBegin(model)) {
-  // A step that is refused changes nothing of the one that is live.
+  // A refused step leaves the live one alone.
   if (!refused_.ok()) return;
   model_.live_step_ = this;
   context().set_loss_scale(loss_factor());
@@ -35,7 +35,7 @@ TrainingStep::~TrainingStep() {
     model_.tape().Clear();
     model_.sharding().scheduler().Abandon().IgnoreError();
   }
-  // They may be those of the next step already.
+  // A next step that is live may have set its own draws.
   if (model_.live_step_ == nullptr) context().set_draws(std::nullopt);
 }
 

@@ -94,7 +94,8 @@ class TrainingStep {
   absl::Status Update(Optimizer& optimizer, const UpdateOptions& options = {});
   // Ends the step without an update, or after the caller's own update.
   absl::Status EndStep();
-  // Leaves the step to the caller, who reads gradients, and calls Scheduler::EndStep or Abandon.
+  // Hands the step over to the caller, who may read gradients and must call Scheduler::EndStep or
+  // Abandon.
   void Release();
 
   // After Update: the step's global norm before clipping, and whether the step was skipped.
@@ -114,18 +115,18 @@ class TrainingStep {
   ShardedModule& model_;
   const TrainingStepOptions options_;
   const absl::Status refused_;   // OK, or why this step did not begin
-  int64_t finished_ = 0;         // micro-batches
-  int64_t abandons_before_ = 0;  // Scheduler::abandons when the first of them was
-  int open_passes_ = 0;          // that have begun and not ended
-  std::string unfinished_unit_;  // whose UnitPass was destroyed without End; empty: none
+  int64_t finished_ = 0;         // micro-batches whose backward has ended
+  int64_t abandons_before_ = 0;  // Scheduler::abandons() when the first of them ended
+  int open_passes_ = 0;          // UnitPasses that have begun and not ended
+  std::string unfinished_unit_;  // unit whose UnitPass was destroyed without End; empty: none
   bool ended_ = false;
   double grad_norm_ = 0;
   bool skipped_ = false;
 };
 
-// A forward or a backward of one unit by hand. Between its creation and End the unit's parameters
-// are gathered: Parameter::data(), on the compute stream. If it is destroyed without End, the step
-// has failed.
+// A forward or a backward of one unit by hand. Between its creation and End, Parameter::data() of
+// the unit's parameters is gathered, in the order of the compute stream. If it is destroyed without
+// End, the step has failed.
 class UnitPass {
  public:
   UnitPass(UnitPass&& other) noexcept;

@@ -3,8 +3,8 @@
 
 Public headers are included as `zeroth/<folder>/<file>.h`, here and in projects that import this one.
 Every rule takes the arguments of the cc_* rule it wraps, and `openmp = True` for sources that use
-OpenMP. Everything links statically: a trainer is one binary that can be copied to another machine
-which has the shared libraries of the dependencies that come as such.
+OpenMP. Everything links statically: a trainer is one binary that can be copied to another machine,
+as long as that has the few dependencies that are shared libraries.
 """
 
 load("@rules_cc//cc:defs.bzl", "cc_binary", "cc_library", "cc_test")
@@ -22,7 +22,7 @@ _BASE_COPTS = [
     # Our functions are not interposed, so calls within a file may be inlined in -fPIC code.
     "-fno-semantic-interposition",
     # A kernel is compiled once for each of Highway's targets: AVX-512, AVX2 and the portable one.
-    # Processors without AVX2 use that; code for SSE would take a third of the time of compiling kernels.
+    # Processors without AVX2 use the portable one; code for SSE would take a third of the time of compiling kernels.
     "-DHWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_SSE4)",
     # Parts of nlohmann/json.hpp that include <filesystem> and <ranges>, and that nothing here uses.
     "-DJSON_HAS_FILESYSTEM=0",
@@ -81,7 +81,7 @@ def zeroth_preludes():
     )
 
 def _prelude(name, copts, openmp):
-    # Without optimization there is none, so that a source which lacks an include does not compile there. GCC would
+    # Without optimization nothing is precompiled, so that a missing include is an error there. GCC would
     # read the header again for a source with other options: those of OpenMP, or of an importing project's .bazelrc.
     if copts or openmp or not _in_main_repository():
         return struct(copts = [], deps = [])
@@ -178,7 +178,7 @@ def _cases(test):
     return "%s:_%s_cases" % (package, name)
 
 def _test_in_binary(name, deps, prelude_deps, copts, linkopts, binary, srcs, env = {}, target_compatible_with = [], **kwargs):
-    # Without dependencies, it runs sources that are another test's.
+    # A test without dependencies runs the cases of another test.
     if deps:
         cc_library(
             name = _cases(name)[1:],
@@ -187,7 +187,7 @@ def _test_in_binary(name, deps, prelude_deps, copts, linkopts, binary, srcs, env
             copts = copts,
             linkopts = linkopts,
             linkstatic = True,
-            # Needs CUDA: built with what it is linked into, and not as a library of its own.
+            # A test that needs CUDA is built with the binary that links it, and not by itself.
             tags = ["manual"] if target_compatible_with else [],
             target_compatible_with = target_compatible_with,
             visibility = [binary.partition(":")[0] + ":__pkg__"] if binary.startswith("//") else ["//visibility:private"],

@@ -57,7 +57,7 @@ def cuda_cc_test(name, deps = [], tags = [], **kwargs):
         name = name,
         tags = tags + _GPU_TAG,
         target_compatible_with = cuda_only(),
-        # No dependencies: it runs another test's cases.
+        # A test without dependencies runs another test's cases.
         deps = _guarded(name, deps, testonly = True) if deps else [],
         **kwargs
     )
@@ -136,10 +136,10 @@ def _cubins(library):
     return "%s:_%s_cubins" % (package, name)
 
 def cuda_code_test(name, libraries, deps = [], **kwargs):
-    """A toolkit_cc_test of the machine code that ptxas makes of libraries; needs no GPU.
+    """A toolkit_cc_test that reads the machine code of libraries (cubins); needs no GPU.
 
     Args:
-      name: as in toolkit_cc_test, like whatever is not named here.
+      name: as in toolkit_cc_test, as are all arguments that are not listed.
       libraries: labels of cuda_library targets. The test finds their code by the
         variable CUBINS of its environment: paths of runfiles, with spaces between.
       deps: as usual.
@@ -158,7 +158,7 @@ def cuda_library(name, srcs, hdrs = [], deps = [], nvcc_copts = [], testonly = F
     """A library with device code.
 
     Args:
-      name: as in zeroth_cc_library, like whatever is not named here.
+      name: as in zeroth_cc_library, as are all arguments that are not listed.
       srcs: .cu files.
       hdrs: headers, included as "zeroth/<package>/<header>"; host code may include them if they
         hold no device code.

@@ -27,7 +27,7 @@ def zeroth_dependencies():
     _maybe(rules_cc_repository, "rules_cc")
     _maybe(rules_shell_repository, "rules_shell")
 
-    # For tests; empty if there is none.
+    # The Python that tests use; empty if there is none.
     _maybe(python_repository, "zeroth_python")
 
     # Never fetched without a CUDA config.

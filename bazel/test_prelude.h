@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What prelude.h is, for tests.
+// Like prelude.h, for tests.
 
 #include "gtest/gtest.h"
 

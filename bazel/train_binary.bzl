@@ -4,12 +4,12 @@
 load("@rules_cc//cc:defs.bzl", "cc_binary")
 
 def zeroth_train_binary(name, deps = [], **kwargs):
-    """The trainer with the strategies, model families and optimizers of `deps` linked in.
+    """The trainer with the strategies, model families, optimizers and schedules of `deps` linked in.
 
     Their targets register them at namespace scope (StrategyRegistration, ModelRegistration,
-    OptimizerRegistration, LrScheduleRegistration) and have `alwayslink = True`. The flags are the trainer's: --strategy,
-    --optimizer and --lr_schedule accept the registered names, --model a registered preset, or a config.json of the
-    registered model_type.
+    OptimizerRegistration, LrScheduleRegistration) and have `alwayslink = True`. The flags are the trainer's:
+    --strategy, --optimizer and --lr_schedule accept the registered names, --model a registered preset, or a
+    config.json of the registered model_type.
 
     Args:
       name: of the program.

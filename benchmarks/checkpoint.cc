@@ -145,7 +145,7 @@ struct Training {
   Batch batch;
 
   Stream& stream() const { return device->compute_stream(); }
-  // Seconds of all ranks.
+  // Returns the seconds in which all ranks do `work`.
   absl::StatusOr<double> Time(const std::function<absl::Status()>& work) const {
     return run.stopwatch.Time(world, stream(), work);
   }
@@ -211,8 +211,9 @@ absl::Status TimeWriting(const Training& training, double& buffered, double& dir
   });
 }
 
-// Saves, against dd of the same bytes to the same directory, flushed. ratio_to_direct_dd compares
-// with dd that bypasses the page cache, which shows the disk's own speed.
+// Measures saves. The floor is dd of as many bytes to the same directory, flushed.
+// ratio_to_direct_dd compares with a dd that bypasses the page cache, which shows the disk's own
+// speed.
 absl::Status MeasureSave(const Training& training) {
   ZEROTH_ASSIGN_OR_RETURN(const auto saver, MakeSaver(training, /*async=*/false));
   double buffered = 0;
@@ -278,8 +279,8 @@ absl::Status MeasureAsyncSave(const Training& training) {
   return absl::OkStatus();
 }
 
-// Measures the check before each save, which hashes the state and gathers every unit. The floor is
-// a copy of the state in memory.
+// Measures the comparison of replicas before each save, which hashes the state and gathers every
+// unit. The floor is a copy of the state in memory.
 absl::Status MeasureReplicaCheck(const Training& training) {
   CopyTarget target;
   for (int number = 0; number <= kRounds; ++number) {
@@ -289,14 +290,14 @@ absl::Status MeasureReplicaCheck(const Training& training) {
     }));
     ZEROTH_ASSIGN_OR_RETURN(round.floor,
                             training.Time([&] { return CopyState(training, target); }));
-    // The first allocates.
+    // The first comparison allocates.
     if (training.world.rank() == 0 && number > 0) training.run.rounds.push_back(round);
   }
   return absl::OkStatus();
 }
 
-// Loads, against read(2) of the same files from the page cache into the same memory, by as many
-// threads.
+// Measures loads. The floor is read(2) of the same files from the page cache into the same memory,
+// by as many threads.
 absl::Status MeasureLoad(const Training& training) {
   ZEROTH_ASSIGN_OR_RETURN(const auto saver, MakeSaver(training, /*async=*/false));
   ZEROTH_RETURN_IF_ERROR(saver->Save(1, nlohmann::json::object(), training.Pieces()).status());

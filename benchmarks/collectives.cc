@@ -30,7 +30,8 @@
 namespace zeroth {
 namespace {
 
-// The best of many, because other programs on the machine can only make a measurement worse.
+// Returns the best of many, because other programs on the machine can only make a measurement
+// worse.
 double Best(const std::vector<double>& seconds) {
   return seconds.empty() ? 0.0 : *std::min_element(seconds.begin(), seconds.end());
 }
@@ -139,12 +140,12 @@ void RunCase(benchmark::State& state, const Case& test) {
   state.counters["ratio_to_floor"] = best_copy / best_collective;
 }
 
-// In place: a rank reads n - 1 pieces and writes as many.
+// Gathers in place: a rank reads n - 1 pieces and writes as many.
 void BM_AllGather(benchmark::State& state) {
   RunCase(state, {CollectiveOp::kAllGather, 2 * (state.range(0) - 1)});
 }
 
-// In place: a rank reads n pieces and writes one.
+// Reduces in place: a rank reads n pieces and writes one.
 void BM_ReduceScatter(benchmark::State& state) {
   RunCase(state, {CollectiveOp::kReduceScatter, state.range(0) + 1});
 }

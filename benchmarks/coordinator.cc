@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What one call of all ranks costs the coordinator of ranks that are processes.
+// Measures what one call by all ranks costs the coordinator, where ranks are processes.
 //
 // BM_CoordinatorCall passes the ranks' messages to the coordinator's state, without sockets, and
 // takes the answers after each call. Argument: ranks.
@@ -8,7 +8,7 @@
 // counts the CPU time of the coordinator's thread. Arguments: ranks, and the number of calls that a
 // rank posts before it waits: 1 as MPI's ranks, more as NCCL's.
 //
-// Columns: ms_per_call, and ns_per_rank, its part for each rank, which would be constant if the
+// Columns: ms_per_call, and ns_per_rank, which is that divided by the ranks: constant if the
 // coordinator's work were the messages alone.
 
 #include "zeroth/core/comm/process/coordinator.h"
@@ -48,7 +48,7 @@ Coordinator::Options OptionsFor(int ranks) {
   return options;
 }
 
-// A rank's message of the world's call `index`.
+// Returns a rank's message for call `index` of the world's communicator.
 std::string CallMessage(uint64_t index, bool awaits) {
   CollectiveCall call;
   call.operation = CollectiveOpName(CollectiveOp::kReduceScatter);
@@ -110,7 +110,7 @@ BENCHMARK(BM_CoordinatorCall)
 // One rank's connection.
 class RankConnection {
  public:
-  // Connects and sends Hello and Join. The welcome comes once all ranks have.
+  // Connects and sends Hello and Join. The welcome comes once all ranks have joined.
   absl::Status Join(const Coordinator& coordinator, int rank, int ranks) {
     ZEROTH_ASSIGN_OR_RETURN(socket_,
                             Connect(coordinator.address(), coordinator.port(), absl::Seconds(10)));

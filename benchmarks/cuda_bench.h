@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The GPU on which kernels are timed with CUDA events, and its floors.
+// Times kernels on this process's GPU with CUDA events, next to their floors.
 
 #pragma once
 
@@ -19,13 +19,13 @@
 
 namespace zeroth {
 
-// The precision of GEMMs.
+// The arithmetic of a GEMM.
 enum class Precision : uint8_t { kBFloat16, kFloat32, kTf32, kFp8 };
 inline constexpr size_t kPrecisions = 4;
 
 // The least work of an operation: floating-point operations of GEMMs, and bytes to read and write.
-// Its floor is the time of the operations at the rate of a large square GEMM, plus the time of the
-// bytes at the rate of a copy.
+// Its floor is the time of these operations at the rate of a large square GEMM, plus the time of
+// these bytes at the rate of a large copy.
 struct Work {
   double flops = 0;
   double bytes = 0;
@@ -35,7 +35,7 @@ struct Work {
 // The GPU of this process. Its kernels use our attention, not cuDNN's.
 class CudaBench : public KernelBench {
  public:
-  // Opened at the first call. Fails where there is no GPU.
+  // Returns the bench, which the first call opens. Fails without a GPU.
   static absl::StatusOr<CudaBench*> Get();
 
   Kernels& cudnn_kernels() { return *cudnn_; }
@@ -47,12 +47,12 @@ class CudaBench : public KernelBench {
   // for the transposed codes if `transposed`.
   absl::StatusOr<CastFp8Args> Fp8Cast(const Tensor& values, bool transposed);
 
-  // Runs `op` and the parts of its floor in turn. All are enqueued at once, so that the device
-  // never waits for the host, and none begins with a warm cache.
+  // Alternates `op` with the GEMM and the copy that set its floor. All calls are enqueued at once,
+  // so that the device never waits for the host, and each starts with a cold cache.
   absl::Status Run(benchmark::State& state, const Work& work, const Op& op);
 
  private:
-  // A large square GEMM, or a large copy.
+  // A large square GEMM or a large copy, whose measured rate sets floors.
   struct Floor {
     double amount = 0;  // operations, or bytes
     Op run;

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Kernels to be timed on any device: tensors, and calls that are ready to run on them.
+// Prepares kernels for timing on any device: makes tensors, and binds calls to them.
 
 #pragma once
 
@@ -22,7 +22,8 @@
 
 namespace zeroth {
 
-// A device, its kernels, and tensors for them. One stream, one thread.
+// Owns a device and its kernels, and makes tensors for them. Has one stream and belongs to one
+// thread.
 class KernelBench {
  public:
   absl::Status Open(const std::string& device, const KernelOptions& options = {});
@@ -39,7 +40,7 @@ class KernelBench {
  private:
   std::shared_ptr<Device> device_;
   std::unique_ptr<Kernels> kernels_;
-  Tensor pattern_;  // all Values are repetitions of it
+  Tensor pattern_;  // Values() repeats it
 };
 
 // A call that is ready to run. Everything that it refers to must outlive it.
@@ -69,12 +70,12 @@ absl::StatusOr<Op> PrepareGelu(KernelBench& bench, const Activations& on);
 absl::StatusOr<Op> PrepareGeluBackward(KernelBench& bench, const Activations& on);
 absl::StatusOr<Op> PrepareSwiGlu(KernelBench& bench, const Activations& on);
 absl::StatusOr<Op> PrepareSwiGluBackward(KernelBench& bench, const Activations& on);
-// Norms read x and the residual, and write their sum and y. Backward may add to dx.
+// Norms read x and the residual, and write their sum and y. Backward adds to dx if `accumulate_dx`.
 absl::StatusOr<Op> PrepareLayerNorm(KernelBench& bench, const Activations& on);
 Prepare PrepareLayerNormBackward(bool accumulate_dx);
 absl::StatusOr<Op> PrepareRmsNorm(KernelBench& bench, const Activations& on);
 Prepare PrepareRmsNormBackward(bool accumulate_dx);
-// Queries and keys, in place.
+// Rotates queries and keys in place.
 absl::StatusOr<Op> PrepareRope(KernelBench& bench, const Activations& on);
 // Also adds positions if `positions`.
 Prepare PrepareEmbedding(bool positions);
@@ -82,13 +83,14 @@ Prepare PrepareEmbedding(bool positions);
 Prepare PrepareEmbeddingBackward(bool accumulate);
 absl::StatusOr<Op> PreparePositionBackward(KernelBench& bench, const Activations& on);
 absl::StatusOr<Op> PrepareBiasGradient(KernelBench& bench, const Activations& on);
-// On rows * dim parameters. Parameters and moments are fp32, gradients have the activations' type.
+// Updates rows * dim parameters. Parameters and moments are fp32, gradients have the activations'
+// type.
 absl::StatusOr<Op> PrepareAdamW(KernelBench& bench, const Activations& on);
-// The same elements divided as in a model: a matrix of `matrix_rows` rows (0: hidden), which
-// decays, then its vectors, which do not decay and are too small to fill a GPU. In one call, or in
-// a call for each.
+// Updates as many elements, divided as in a model: a matrix of `matrix_rows` rows (0: hidden),
+// which decays, then its vectors, which do not decay and are too small to fill a GPU. Makes one
+// call for all ranges, or one for each if `one_by_one`.
 Prepare PrepareAdamWRanges(int64_t matrix_rows, bool one_by_one);
-// Parameters and gradients have the activations' type.
+// Like PrepareAdamW, but parameters, too, have the activations' type.
 Prepare PrepareLowAdamW(DType moment_dtype);
 absl::StatusOr<Op> PrepareAddSquares(KernelBench& bench, const Activations& on);
 
@@ -100,25 +102,25 @@ struct Layer {
   int64_t in;
   int64_t out;
   bool gpt2;                 // weights [in, out] and a bias; otherwise [out, in] and none
-  bool before_gelu = false;  // forward ends in the activation
-  bool after_gelu = false;   // the gradient of its input goes through it
+  bool before_gelu = false;  // forward applies GELU to the output
+  bool after_gelu = false;   // the input is a GELU's output, so its gradient is multiplied by gelu'
 
   Shape weight_shape() const { return gpt2 ? Shape({in, out}) : Shape({out, in}); }
   double flops() const { return 2.0 * static_cast<double>(tokens * in * out); }
 };
 enum class Pass : uint8_t { kForward, kInputGradient, kWeightGradient };
 
-// y = x w + bias; dx = dy w^T, times gelu' where the layer is behind one; dw = x^T dy in fp32.
+// y = x w + bias; dx = dy w^T, times gelu' if the layer follows a GELU; dw = x^T dy in fp32.
 absl::StatusOr<GemmArgs> LayerProduct(KernelBench& bench, const Layer& layer, Pass pass,
                                       DType dtype);
 
-// Attention, or its backward. Operations are counted below the diagonal and in the window only.
+// Prepares attention or its backward. FLOPs count only scores below the diagonal and in the window.
 absl::StatusOr<Op> PrepareAttention(KernelBench& bench, Kernels& kernels,
                                     const AttentionShape& shape, DType dtype, bool backward);
 double AttentionFlops(const AttentionShape& shape, bool backward);
 
-// GEMMs of each expert's matrix with its part of `rows`, which are divided at random: in one call,
-// or in one call per expert.
+// A layer of experts: `rows` are divided among them at random. PrepareExperts multiplies each
+// expert's rows with its matrix in one grouped call, or in one call per expert.
 struct ExpertLayer {
   int64_t rows;
   int64_t experts;
@@ -141,7 +143,7 @@ struct Loss {
 };
 absl::StatusOr<Op> PrepareLoss(KernelBench& bench, const Loss& loss, DType dtype);
 
-// Registers a benchmark whose work may fail, and which sets the time of each iteration.
+// Registers a benchmark whose work may fail, and which reports the time of each iteration itself.
 benchmark::internal::Benchmark* Register(const std::string& name,
                                          std::function<absl::Status(benchmark::State&)> run);
 

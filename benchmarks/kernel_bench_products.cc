@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Kernels that the GEMM rate limits.
+// Prepares the kernels that the GEMM rate limits.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The CPU's kernels on one thread. Each is measured in alternation with its floor.
+// The CPU's kernels on one thread, each measured in alternation with its floor.
 //
 // Memory-bound kernels are compared with a plain loop that moves as many bytes: out = a + s * b,
 // which reads two thirds of them and also has the lines of `out` fetched before they are
@@ -110,7 +110,7 @@ absl::StatusOr<double> Seconds(KernelBench& bench, const Op& op) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Runs op and floor in alternation, so that both meet the same state of the machine.
+// Alternates op and floor, so that both meet the same state of the machine.
 absl::Status Compare(benchmark::State& state, KernelBench& bench, const Op& op, const Amount& does,
                      const Op& floor, const Amount& floor_does) {
   ZEROTH_RETURN_IF_ERROR(op());  // touches memory and sizes the workspace
@@ -164,7 +164,7 @@ const Case kCases[] = {
     {"RmsNormResidualBf16", kBf16, 8, Floor::kTriad, PrepareRmsNorm},
     {"RmsNormBackward", kFp32, 12, Floor::kTriad, PrepareRmsNormBackward(false)},
     {"RmsNormBackwardBf16", kBf16, 6, Floor::kTriad, PrepareRmsNormBackward(false)},
-    // Queries and keys.
+    // These rotate queries and keys.
     {"Rope", kFp32, 16, Floor::kInPlace, PrepareRope},
     {"RopeBf16", kBf16, 8, Floor::kInPlace, PrepareRope},
     {"Embedding", kFp32, 8, Floor::kTriad, PrepareEmbedding(false)},
@@ -197,7 +197,7 @@ absl::Status RunCase(benchmark::State& state, const Case& test) {
   return Compare(state, bench, op, {moved, "GB/s"}, floor, {moved, "floor_GB/s"});
 }
 
-// FLOP/s; the best of several rounds, since the machine may be busy in some.
+// Returns the peak FLOP/s: the best of several rounds, since the machine may be busy in some.
 absl::StatusOr<double> FmaPeak(KernelBench& bench) {
   double best = 0;
   for (int i = 0; i < 15; ++i) {
@@ -211,8 +211,7 @@ absl::StatusOr<double> FmaPeak(KernelBench& bench) {
   return best;
 }
 
-// Runs the call that `prepare` returns, which does `flops` operations, in alternation with the
-// peak's GEMM.
+// Alternates the prepared op (`flops` per call) with a square GEMM that measures the peak.
 absl::Status RunProduct(benchmark::State& state, DType dtype, double flops,
                         const std::function<absl::StatusOr<Op>(KernelBench&)>& prepare) {
   const Layer square = {"", "", kDim, kDim, kDim, /*gpt2=*/false};
@@ -288,7 +287,7 @@ void RegisterProducts(DType dtype) {
         ->Args({1, 4096, 8, 2, 128, 1024})
         ->Args({1, 4096, 8, 2, 128, 256});
   }
-  // The gates of a layer of Qwen3-30B-A3B with 512 tokens, 8 of 128 experts each.
+  // The gate matrices of a Qwen3-30B-A3B layer, with 512 tokens routed to 8 of 128 experts each.
   const ExpertLayer experts = {512 * 8, 128, 2048, 768};
   for (const bool grouped : {true, false}) {
     Register(

@@ -51,7 +51,7 @@ struct Case {
 double Bytes(double bytes, int64_t rows, int64_t columns) {
   return bytes * static_cast<double>(rows * columns);
 }
-// kBytes for each element of [rows, dim], and of [rows, hidden].
+// Return kBytes for each element of [rows, dim], and of [rows, hidden].
 template <int kBytes>
 double OfDim(const Activations& on) {
   return Bytes(kBytes, on.rows(), on.dim);
@@ -63,7 +63,7 @@ double OfHidden(const Activations& on) {
 double OfHeads(const Activations& on) {
   return Bytes(4, on.rows(), (on.heads + on.kv_heads) * (on.dim / on.heads));
 }
-// Bytes of dout and of an fp32 gradient that is written entirely.
+// Return the bytes of dout and of an fp32 gradient that is written entirely.
 double WithTable(const Activations& on) { return OfDim<2>(on) + Bytes(4, on.vocab, on.dim); }
 double WithPositions(const Activations& on) { return OfDim<2>(on) + Bytes(4, on.seq, on.dim); }
 
@@ -126,8 +126,8 @@ absl::Status RunLayer(benchmark::State& state, const Layer& layer, Pass pass, Pr
                     [&] { return kernels::Gemm(bench->KernelsFor(precision), args); });
 }
 
-// A layer's forward GEMM in 8-bit floats. Alone it is compared with a large GEMM in 8-bit floats.
-// With its casts it is compared with a large GEMM in bf16: above 1, the casts pay.
+// Runs a layer's forward GEMM in 8-bit floats. Without casts it is compared with a large GEMM in
+// 8-bit floats. With its casts it is compared with a large GEMM in bf16: above 1, the casts pay.
 absl::Status RunLayerFp8(benchmark::State& state, const Layer& layer, bool with_casts) {
   ZEROTH_ASSIGN_OR_RETURN(CudaBench* const bench, CudaBench::Get());
   ZEROTH_ASSIGN_OR_RETURN(const Tensor x, bench->Values(Shape({layer.tokens, layer.in}), kBf16));
@@ -233,7 +233,7 @@ void RegisterLayers() {
       }
     }
   }
-  // The gates of a layer of Qwen3-30B-A3B with 8192 tokens, 8 of 128 experts each.
+  // The gate matrices of a Qwen3-30B-A3B layer, with 8192 tokens routed to 8 of 128 experts each.
   constexpr ExpertLayer kExperts = {8192 * 8, 128, 2048, 768};
   for (const bool grouped : {true, false}) {
     RegisterOnGpu(grouped ? "BM_Experts/grouped" : "BM_Experts/one_by_one",

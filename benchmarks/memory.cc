@@ -1,7 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A rank's memory under each strategy, precision and lever: peak bytes by category, as the
-// allocator counts them in real steps, next to the formula's prediction.
+// Prints a rank's memory under each strategy, precision and option that saves memory ("lever"):
+// peak bytes by category, as the allocator counts them in real steps, next to the formula's
+// prediction.
 //
 //   bazel run //benchmarks:memory -- [--device=cuda] [preset] [ranks] [strategy] [lever]
 //
@@ -136,7 +137,8 @@ absl::Status TrainRank(const nlohmann::json& config, const MemoryFormulaOptions&
   return absl::OkStatus();
 }
 
-// The rest is for activations and other programs.
+// The share of the machine's memory for training state; activations and other programs get the
+// rest.
 constexpr double kMachineShare = 0.8;
 
 double MachineBytes() {

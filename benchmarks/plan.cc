@@ -1,9 +1,9 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Plans for this CPU next to measurements: the steps of train_step, and collectives between
-// threads. In each round the ranks measure the machine, as tools/plan --measure does, then the work
-// is planned and run. ratio_to_floor is the median over rounds of the planned time over the
-// measured one: 1 is exact, less is optimistic.
+// Compares plans for this CPU with measurements: of the steps of train_step, and of collectives
+// between threads. In each round the ranks measure the machine, as tools/plan --measure does, then
+// the work is planned and run. ratio_to_floor is the median over rounds of the planned time over
+// the measured one: 1 is exact, less is optimistic.
 
 #include "zeroth/plan/plan.h"
 
@@ -45,7 +45,7 @@ struct Round {
   double measured = 0;
 };
 
-// A piece of work, and its plan.
+// Work to measure, and its planned time.
 struct Work {
   std::function<absl::Status()> run;                              // on each rank
   std::function<absl::StatusOr<double>(const Machine&)> planned;  // its seconds
@@ -104,7 +104,7 @@ absl::StatusOr<std::unique_ptr<LanguageModel>> BuildModel() {
   return ModelRegistry::Create(config);
 }
 
-// train_step's.
+// Returns the options of train_step's runs.
 TrainOptions StepOptions(const std::string& strategy, const std::string& dtype) {
   TrainOptions options;
   options.data = "none";

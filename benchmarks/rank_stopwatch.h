@@ -20,7 +20,7 @@
 
 namespace zeroth {
 
-// The value below which a `part` of the others lies.
+// Returns the quantile of `values` at `part`, from 0 (the smallest) to 1 (the largest).
 inline double Quantile(std::vector<double> values, double part) {
   const auto place = static_cast<int64_t>(part * static_cast<double>(values.size() - 1) + 0.5);
   std::nth_element(values.begin(), values.begin() + place, values.end());
@@ -28,7 +28,7 @@ inline double Quantile(std::vector<double> values, double part) {
 }
 inline double Median(std::vector<double> values) { return Quantile(std::move(values), 0.5); }
 
-// A collective in place: each rank's piece is its part of `full`.
+// Runs a collective in place: each rank's shard is its slice of `full`.
 inline absl::Status RunCollective(CollectiveOp op, Communicator& world, const Tensor& full,
                                   Stream& stream) {
   const int64_t count = full.numel() / world.size();
@@ -39,15 +39,15 @@ inline absl::Status RunCollective(CollectiveOp op, Communicator& world, const Te
   return world.ReduceScatter(full, piece, ReduceOp::kMean, stream, label);
 }
 
-// Times collective work of all ranks of one process; the ranks share one object.
+// Times work that all ranks of one process do together; the ranks share one stopwatch.
 class RankStopwatch {
  public:
   explicit RankStopwatch(int ranks)
       : begin_(static_cast<size_t>(ranks)), end_(static_cast<size_t>(ranks)) {}
 
   // Collective: runs `work` on every rank, and returns to all of them the seconds from the first
-  // rank's begin to the last rank's end. The time of one rank alone would leave out work that
-  // others did while it had no core.
+  // rank's start to the last rank's end. The time of a single rank would miss work that others did
+  // while it had no core.
   absl::StatusOr<double> Time(Communicator& world, Stream& stream,
                               const std::function<absl::Status()>& work) {
     const auto rank = static_cast<size_t>(world.rank());

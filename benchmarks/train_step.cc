@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A whole training step of gpt2_124m on the CPU under each strategy, as a ratio to the GEMM rate of
-// the same process. Vocabulary 50304 (50257 rounded up to a multiple of 128, as trainers do),
+// Runs whole training steps of gpt2_124m on the CPU under each strategy; the floor is the GEMM rate
+// of the same process. Vocabulary 50304 (50257 rounded up to a multiple of 128, as trainers do),
 // sequence 256, 4 sequences per rank, 2 ranks with one thread each; in float32, and in bf16 with
 // gradients reduced in float32.
 
@@ -21,7 +21,7 @@ ABSL_FLAG(int64_t, batch_tokens, 16384, "Tokens of a step of BM_MuonStep, a mult
 namespace zeroth {
 namespace {
 
-// The tokens per second in fp32 that this process has measured, by strategy.
+// Returns the tokens per second in fp32 that this process has measured, by strategy.
 std::map<std::string, double>& Float32Rates() {
   static auto* rates = new std::map<std::string, double>;
   return *rates;
@@ -57,7 +57,7 @@ void BM_TrainStep(benchmark::State& state, const std::string& strategy, DType dt
   }
 }
 
-// full_shard with T tensor ranks. A step of all ranks has as many tokens as without tensor
+// Runs full_shard with T tensor ranks. A step of all ranks has as many tokens as without tensor
 // parallelism.
 void BM_TensorParallelStep(benchmark::State& state, bool sequence_parallel) {
   TrainStepSetup setup = Setup("full_shard");
@@ -70,8 +70,8 @@ void BM_TensorParallelStep(benchmark::State& state, bool sequence_parallel) {
   CompareWithFloat32(state, setup.strategy, *result, "ratio_to_T1");
 }
 
-// full_shard, with gradients reduced once in a step. Muon's additional work does not depend on the
-// batch, so that the ratio falls with --batch_tokens.
+// Runs full_shard, with gradients reduced once in a step. Muon's additional work does not depend on
+// the batch, so that the ratio falls with --batch_tokens.
 void BM_MuonStep(benchmark::State& state) {
   TrainStepSetup setup = Setup("full_shard");
   const int64_t micro_batch = setup.ranks * setup.batch * setup.seq;
@@ -85,7 +85,7 @@ void BM_MuonStep(benchmark::State& state) {
   RunMuonBesideAdamW(state, setup);
 }
 
-// full_shard with state in files, compared with state in memory.
+// Runs full_shard with state in files, and compares it with state in memory.
 void BM_OffloadedStep(benchmark::State& state, OffloadOptions offload) {
   TrainStepSetup setup = Setup("full_shard");
   setup.offload = std::move(offload);

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Whole training steps on one GPU in bf16, gradients reduced in float32, as a ratio to the bf16
+// Runs whole training steps on one GPU in bf16, gradients reduced in float32; the floor is the bf16
 // GEMM rate of the same process. compare_with_torch.py runs the same shapes under PyTorch.
 
 #include <string>
@@ -41,7 +41,7 @@ void BM_TrainStepCuda(benchmark::State& state, const std::string& model, int64_t
   ZEROTH_TRAIN_STEP_CUDA(name##_full_shard_1_graphs, model, batch, seq, "full_shard", 1, true)
 
 ZEROTH_FULL_SHARD_CUDA(gpt2_124m, "gpt2_124m", 64, 1024);
-// Short steps, of which enqueueing is a larger part.
+// Short steps, in which the host's enqueueing weighs more.
 ZEROTH_FULL_SHARD_CUDA(gpt2_124m_batch_4, "gpt2_124m", 4, 1024);
 ZEROTH_FULL_SHARD_CUDA(gpt2_1558m, "gpt2_1558m", 16, 1024);
 ZEROTH_FULL_SHARD_CUDA(llama_1b, "llama_1b", 16, 2048);

@@ -64,8 +64,9 @@ absl::StatusOr<std::unique_ptr<Trainer>> MakeTrainer(const TrainStepSetup& setup
   return trainer;
 }
 
-// Returns the operations of Muon's GEMMs in a step. Each matrix has 5 iterations of two GEMMs with
-// it and one of squares; of symmetric results five eighths are computed.
+// Returns the FLOPs of Muon's GEMMs in a step. Each of 5 iterations has two GEMMs with the matrix
+// (s = x x^T and p x) and one of s with itself. Only five eighths of s and of its square are
+// computed, since they are symmetric.
 double MuonFlops(const LanguageModel& model) {
   double flops = 0;
   for (const Parameter* parameter : model.Parameters()) {
@@ -78,7 +79,7 @@ double MuonFlops(const LanguageModel& model) {
   return flops;
 }
 
-// One rank's side of a benchmark.
+// One rank's trainer and batch in a benchmark.
 class BenchRank {
  public:
   // Runs a first step, which touches all memory and records the order of units.
@@ -95,7 +96,7 @@ class BenchRank {
 
   Trainer& trainer() { return *trainer_; }
 
-  // Seconds.
+  // Runs a step and returns its seconds.
   absl::StatusOr<double> Step() {
     const auto start = std::chrono::steady_clock::now();
     ZEROTH_RETURN_IF_ERROR(trainer_->Step(batch_, 1e-4).status());
@@ -130,7 +131,7 @@ absl::Status MeasureRates(const TrainStepSetup& setup, Trainer& trainer, RankSto
 
 void SetSpeed(const TrainStepSetup& setup, Trainer& trainer, std::vector<double> seconds,
               TrainStepResult& result) {
-  // For all ranks.
+  // Tokens in a step of all ranks together.
   const int64_t tokens =
       setup.ranks / setup.tensor_ranks * setup.micro_batches * setup.batch * setup.seq;
   result.seconds = Median(std::move(seconds));
@@ -188,7 +189,7 @@ absl::StatusOr<Pairs> RunPairs(TrainStepSetup setup, int64_t steps, RankStopwatc
   std::vector<double> muon_seconds;
   std::vector<double> ratios;
   for (int64_t i = 0; i < steps; ++i) {
-    // The optimizers alternate in which one comes first.
+    // The optimizers take turns in running first.
     const bool muon_first = i % 2 == 1;
     ZEROTH_ASSIGN_OR_RETURN(const double first, (muon_first ? muon : adamw)->Step());
     ZEROTH_ASSIGN_OR_RETURN(const double second, (muon_first ? adamw : muon)->Step());

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The cost of watching a run. Steps of the trainer's default run, which watches waits and
+// Measures the cost of watching a run. Steps of the trainer's default run, which watches waits and
 // stragglers and writes metrics.jsonl and TensorBoard files, alternate with steps of the same
 // training without these. ratio_to_floor is the time of a step without watching divided by that of
 // a step with it.
@@ -98,7 +98,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> MakeTrainer(const Run& run, Communicato
   return trainer;
 }
 
-// A rank's training, watched as the trainer does it.
+// One rank's training, watched as in the trainer.
 class Watched {
  public:
   Watched(Run& run, Trainer& trainer, std::unique_ptr<Reporter> reporter)
@@ -180,7 +180,7 @@ absl::Status RunRank(Run& run, Communicator& world) {
   const double calls_before = CallsOf(*with);
   for (int i = 0; i < kPairs; ++i) {
     Pair pair;
-    // The two alternate in which one comes first.
+    // The two take turns in running first.
     for (const bool is_watched : {i % 2 == 0, i % 2 != 0}) {
       Seconds& seconds = is_watched ? pair.with : pair.without;
       ZEROTH_ASSIGN_OR_RETURN(seconds, time(is_watched ? step_with : step_without));
@@ -194,7 +194,7 @@ absl::Status RunRank(Run& run, Communicator& world) {
                                                       with->states());
                               return CheckReplicas(with->sharding(), states);
                             }));
-    // The first allocates.
+    // The first comparison allocates.
     if (world.rank() == 0 && i > 0) run.checks.push_back(check.wall);
   }
   return absl::OkStatus();

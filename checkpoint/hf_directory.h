@@ -28,7 +28,7 @@ class HfDirectory {
   // NotFound if `path`, its config.json or its weights are missing; InvalidArgument if it is not a
   // directory or a file in it is bad. Messages list the files of a model directory.
   static absl::StatusOr<HfDirectory> Open(const std::string& path);
-  // A model whose weights come from elsewhere. `path` is the directory of all other files.
+  // A model with weights from another source; `path` is the directory of all other files.
   HfDirectory(std::string path, HfConfig config, std::shared_ptr<const WeightsSource> weights)
       : path_(std::move(path)),
         tokenizer_path_(path_),
@@ -36,7 +36,7 @@ class HfDirectory {
         weights_(std::move(weights)) {}
 
   // Uses the tokenizer and the chat template of another directory, such as an adapter's, if it has
-  // a tokenizer. InvalidArgument if it has only other files of one, such as a template.
+  // a tokenizer. InvalidArgument if it has only a part of a tokenizer's files, such as a template.
   absl::Status TakeTokenizer(const std::string& directory);
 
   const std::string& path() const { return path_; }

@@ -38,7 +38,7 @@ TEST(HfDirectoryTest, FindsTokenizerFiles) {
   ASSERT_TRUE(directory.ok()) << directory.status();
   EXPECT_THAT(directory->TokenizerFiles(),
               ElementsAre(dir.File("merges.txt"), dir.File("vocab.json")));
-  // A template for tools is in a directory of its own; its copy is not.
+  // A template for tools is in a subdirectory; its copy is not.
   dir.Write("chat_template.jinja", "plain");
   dir.Write("additional_chat_templates/tool_use.jinja", "tools");
   const auto files = directory->ReadTokenizerFiles();

@@ -162,7 +162,7 @@ std::string WeightFileName(size_t index, size_t count) {
   return absl::StrFormat("model-%05d-of-%05d.safetensors", index + 1, count);
 }
 
-// model.safetensors.index.json.
+// Returns the content of model.safetensors.index.json.
 absl::StatusOr<std::string> WeightIndex(const std::vector<std::vector<TensorDeclaration>>& files) {
   nlohmann::json map = nlohmann::json::object();
   int64_t total = 0;

@@ -224,7 +224,8 @@ std::vector<std::string> FilesWith(int64_t max_shard_bytes) {
 TEST(HfDirectoryWriterTest, DividesWeightsIntoFilesWithAnIndex) {
   EXPECT_THAT(FilesWith(0), UnorderedElementsAre("config.json", "model.safetensors"));
   EXPECT_THAT(FilesWith(152), UnorderedElementsAre("config.json", "model.safetensors"));
-  // 40 and 8; 100, which is too large for any, with nothing but the empty one; 4.
+  // The files hold 40 and 8 bytes; 100, which alone exceeds the limit, with the empty tensor; and
+  // 4.
   EXPECT_THAT(FilesWith(48), UnorderedElementsAre("config.json", "model.safetensors.index.json",
                                                   "model-00001-of-00003.safetensors",
                                                   "model-00002-of-00003.safetensors",

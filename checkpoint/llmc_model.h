@@ -1,8 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // GPT-2 models as llm.c stores them (gpt2_124M.bin, gpt2_124M_bf16.bin, the model_*.bin of its
-// training runs): 256 little-endian int32 of header, then every parameter without a gap, all
-// layers of one kind together.
+// training runs): 256 little-endian int32 of header, then every parameter without a gap, each kind
+// of parameter for all layers.
 
 #pragma once
 
@@ -41,7 +41,7 @@ class LlmcModelFile final : public TensorFile {
   const HfConfig& config() const { return config_; }
 
  private:
-  // The entries' ranges are of the whole file.
+  // The entries' ranges count from the beginning of the file.
   LlmcModelFile(RandomAccessFile file, TensorEntries tensors, HfConfig config)
       : TensorFile(std::move(file), /*data_begin=*/0, std::move(tensors)),
         config_(std::move(config)) {}

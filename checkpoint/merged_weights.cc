@@ -16,7 +16,7 @@
 namespace zeroth {
 namespace {
 
-// [a, b] as [b, a].
+// Reads a half; if `transposed`, [a, b] as [b, a].
 absl::StatusOr<std::vector<float>> ReadHalf(const WeightsSource& source, const std::string& name,
                                             bool transposed) {
   ZEROTH_ASSIGN_OR_RETURN(const Shape shape, source.ShapeOf(name));

@@ -110,7 +110,7 @@ absl::StatusOr<HfConfig> PeftAdapterConfig(const PeftAdapter& adapter) {
   json["base_model_name_or_path"] =
       adapter.base_model.empty() ? nlohmann::json() : nlohmann::json(adapter.base_model);
   json["r"] = adapter.rank;
-  // PEFT's files have integers.
+  // PEFT writes a whole lora_alpha as an integer.
   const bool whole = adapter.alpha == std::floor(adapter.alpha) && std::abs(adapter.alpha) < 1e9;
   json["lora_alpha"] =
       whole ? nlohmann::json(static_cast<int64_t>(adapter.alpha)) : nlohmann::json(adapter.alpha);
@@ -167,7 +167,8 @@ absl::StatusOr<PeftAdapter> ParsePeftAdapter(const HfConfig& config) {
         value.is_null() || value == false || (value.is_structured() && value.empty());
     if (!is_off && !is_in(kHarmless) && !is_in(kRead)) return Unsupported(config, key);
   }
-  // Other ways to begin, as pissa, change the weights of the base when PEFT loads the adapter.
+  // Other initializations, such as pissa, change the weights of the base when PEFT loads the
+  // adapter.
   const auto begin = config.json().find("init_lora_weights");
   if (begin != config.json().end() && begin->is_string() && *begin != "gaussian" &&
       *begin != "eva" && *begin != "orthogonal") {

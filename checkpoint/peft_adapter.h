@@ -41,14 +41,14 @@ struct PeftAdapter {
   std::vector<std::string> modules_to_save;
   // The parameters of these modules by their names in the model: "lm_head.weight".
   std::vector<std::string> saved;
-  // True if one of them is an embedding that is also the model's head, which changes with it.
+  // True if `saved` has an embedding that is also the model's head (tied), which changes with it.
   bool ties_weights = false;
 
   // True if the parameter is one of a module to save.
   bool Saves(absl::string_view parameter) const;
   // The input embedding among `saved`; empty: none is.
   std::string SavedEmbedding() const;
-  // What the product of the halves is multiplied with: alpha / rank, unless rslora.
+  // The factor of the product B A: alpha / rank, or alpha / sqrt(rank) with rslora.
   double scale() const;
 };
 
@@ -60,8 +60,9 @@ absl::StatusOr<HfConfig> PeftAdapterConfig(const PeftAdapter& adapter);
 // something else: ranks by layer, biases.
 absl::StatusOr<PeftAdapter> ParsePeftAdapter(const HfConfig& config);
 
-// Unimplemented for an adapter that saves the embedding of a model with a tied head, and leaves the
-// head as it was: such a head is none of ours. `where` is the adapter, for the message.
+// Unimplemented for an adapter that saves the embedding of a model with a tied head, without
+// ties_weights: the head would keep the base's values, and no longer be tied. `where` names the
+// adapter in the message.
 absl::Status CheckSavedEmbedding(const PeftAdapter& adapter, bool head_is_tied,
                                  absl::string_view where);
 
@@ -71,17 +72,16 @@ std::vector<std::string> PeftTargets(const PeftAdapter& adapter);
 // The suffixes after a layer's name for its two halves, here and in the trainer's checkpoints.
 inline constexpr absl::string_view kLoraA = ".lora_A";
 inline constexpr absl::string_view kLoraB = ".lora_B";
-// The suffix for its magnitudes, [out], in PEFT's files, too.
+// The suffix for its magnitudes, [out], as in PEFT's files.
 inline constexpr absl::string_view kLoraMagnitude = ".lora_magnitude_vector";
 
 // The names of a layer's two halves in adapter_model.safetensors. For any layout of the weight, A
-// is [rank, in] and B is [out, rank]. The adapter adds PeftAdapter::scale * B A, or its
-// transpose.
+// is [rank, in] and B is [out, rank]. The adapter adds PeftAdapter::scale * B A, or its transpose.
 std::string PeftNameOfA(absl::string_view layer);
 std::string PeftNameOfB(absl::string_view layer);
-// The name there of the layer's magnitudes, with PeftAdapter::dora.
+// The name of the layer's magnitudes in that file, with PeftAdapter::dora.
 std::string PeftNameOfMagnitude(absl::string_view layer);
-// The name there of a parameter that is stored in full.
+// The name in that file of a parameter that is stored in full.
 std::string PeftNameOfSaved(absl::string_view parameter);
 
 // The transpose of a matrix.
@@ -121,7 +121,7 @@ struct LowRankProduct {
   std::string right;
   bool transposed = false;           // left is stored as [rank, rows], right as [columns, rank]
   std::string magnitude = {};        // empty: none
-  bool outputs_are_columns = false;  // which magnitudes are of
+  bool outputs_are_columns = false;  // magnitudes are of columns, not rows
 };
 
 // The halves of an adapter: left is [rows, rank], right is [rank, columns].
@@ -130,8 +130,9 @@ struct LowRankHalves {
   // multiplies it by the factors. Sums over the rank are in float64, and rounded once together with
   // the weight.
   void AddTo(double scale, int64_t begin, absl::Span<float> part) const;
-  // Sets `factors` to the magnitudes over the norms of the rows or columns of the weight that AddTo
-  // makes without factors. `read` returns the weight from element `begin` on, a block at a time.
+  // Sets `factors` to the magnitudes divided by the norms of the rows or columns of the weight that
+  // AddTo makes without factors. `read` returns the weight from element `begin` on, a block at a
+  // time.
   absl::Status SetFactors(
       double scale, absl::Span<const float> magnitudes, bool outputs_are_columns,
       const std::function<absl::Status(int64_t begin, absl::Span<float> values)>& read);
@@ -154,8 +155,8 @@ struct LowRankHalves {
 class MergedWeights final : public WeightsSource {
  public:
   // `adapters` has the halves. It may be `base` itself; the halves are then not weights of the
-  // merged model. `replaced` are weights, by name, that are those of `adapters` of another name
-  // instead. NotFound or InvalidArgument if a weight or a half is missing or shapes do not match.
+  // merged model. `replaced` maps the names of weights to the tensors of `adapters` that replace
+  // them. NotFound or InvalidArgument if a weight or a half is missing or shapes do not match.
   static absl::StatusOr<std::shared_ptr<const MergedWeights>> Create(
       std::shared_ptr<const WeightsSource> base, std::shared_ptr<const WeightsSource> adapters,
       const std::vector<LowRankProduct>& products, double scale,

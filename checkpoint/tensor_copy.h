@@ -36,10 +36,10 @@ enum class Relayout {
 // One side may hold several tensors of one shape stacked along a new first dimension.
 enum class Stacking {
   kNone,
-  // The copy fills `place` of the destination's `places`. Such copies follow each other by place,
-  // with no other copy between.
+  // The copy is tensor number `place` of the `places` stacked in the destination. The copies of a
+  // stack follow each other by place, with no other copy between.
   kInto,
-  // The copy is `place` of the source's `places`.
+  // The copy is tensor number `place` of the `places` stacked in the source.
   kOutOf,
 };
 
@@ -47,11 +47,11 @@ struct TensorCopy {
   std::string from;
   std::string to;
   Relayout relayout = Relayout::kNone;
-  // Number of heads that the rows divide into; for the two that move halves.
+  // Number of heads in the rows, for kInterleaveHalves and kSeparateHalves.
   int64_t heads = 1;
   // The copy's type: fp32, bf16 or fp16.
   DType dtype = DType::kFloat32;
-  float added = 0.0f;  // to each element, in fp32
+  float added = 0.0f;  // added to each element, in fp32
   Stacking stacking = Stacking::kNone;
   int64_t place = 0;
   int64_t places = 1;

@@ -83,7 +83,7 @@ class TensorFileWriter {
   // Writes elements [begin, begin + values.size()) of the flattened tensor, rounded to its declared
   // floating-point type. NotFound for an undeclared name, InvalidArgument for an integer tensor,
   // OutOfRange for elements outside the tensor, AlreadyExists for an element that was written
-  // before, which means that two ranks believe to own it.
+  // before, which means that two ranks claim it.
   absl::Status Write(absl::string_view name, int64_t begin, absl::Span<const float> values);
 
   // Writes bytes [begin, begin + bytes.size()) of a tensor of any type, little-endian.
@@ -112,7 +112,7 @@ class TensorFileWriter {
   FileDescriptor file_;
   mutable std::mutex mutex_;
   std::map<std::string, Slot, std::less<>> slots_;  // ranges guarded by mutex_
-  // The claims do not show the hole that a failed write leaves.
+  // A failed write leaves a hole that `written` does not show, so Finish must return its error.
   absl::Status first_error_;  // guarded by mutex_
 };
 
@@ -122,8 +122,9 @@ struct SafetensorsLayout {
   TensorLayout tensors;  // in the order of names, without gaps
 };
 
-// Equal declarations give equal headers. `path` is for messages. InvalidArgument for an empty,
-// repeated, reserved or non-UTF-8 name, a size that overflows, or more than a header may hold.
+// Lays out a safetensors file. Equal declarations give equal headers. `path` is for messages.
+// InvalidArgument for an empty, repeated, reserved or non-UTF-8 name, a size that overflows, or
+// more than a header may hold.
 absl::StatusOr<SafetensorsLayout> LayOutSafetensors(
     const std::string& path, std::vector<TensorDeclaration> tensors,
     const std::map<std::string, std::string>& metadata);

@@ -17,8 +17,8 @@ namespace {
 // Bytes that are read at a time where they are converted; a multiple of every type's size.
 constexpr size_t kPieceBytes = size_t{256} << 10;
 
-// Characters that two names have in common at both ends: "transformer.wte.weight" is near
-// "wte.weight".
+// Returns the number of characters that two names share at both ends: "transformer.wte.weight" is
+// near "wte.weight".
 size_t Likeness(absl::string_view a, absl::string_view b) {
   const size_t limit = std::min(a.size(), b.size());
   size_t prefix = 0;

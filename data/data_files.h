@@ -24,9 +24,9 @@ std::string DescribeFiles(const std::vector<DataFile>& files);
 // Expands a --data value as open_data.h says. A file's first bytes decide its kind (file_kind.h).
 // The list is not empty, and has either text or token files. InvalidArgument for a named file of an
 // unsupported kind, and for any file, named or not, that holds data in an unsupported form, or is
-// named .npy or .bin without matching content: skipping it would silently train on less data.
-// `left_out`, if given, becomes the other unread paths in named directories, and links to
-// directories, which are not entered.
+// named .npy or .bin without matching content: skipping it would silently train on less data. Sets
+// `left_out`, if given, to the other paths in named directories that are not read, including links
+// to directories.
 absl::StatusOr<std::vector<DataFile>> FindDataFiles(const std::string& spec,
                                                     std::vector<std::string>* left_out = nullptr);
 

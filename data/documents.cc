@@ -261,8 +261,8 @@ absl::StatusOr<bool> DocumentReader::NextRow(JsonRecord* record) {
   ZEROTH_ASSIGN_OR_RETURN(const bool more, parquet_->Next(&record->json));
   if (!more) return false;
   record->where = absl::StrCat(file_.path(), " row ", ++lines_);
-  // Rows have no place in the file, so this is a share of its bytes. A damaged file may say less
-  // rows than it has.
+  // Rows have no byte position, so estimate it from the share of rows read. A damaged file may
+  // declare fewer rows than it has.
   const double share =
       static_cast<double>(lines_) / static_cast<double>(std::max(parquet_->rows(), lines_));
   position_ = static_cast<size_t>(static_cast<double>(file_.size()) * share);

@@ -29,10 +29,9 @@ struct TextPart {
 };
 
 // Reads a file's documents one after the other, holding little of the file in memory. A text file
-// is one document. Each line of a file of JSON lines, and each element of a JSON array, is one,
-// {"text": "..."}; other keys describe it, and do not change what is learned. So is each row of a
-// parquet file, with a key for each column. Compressed files are decompressed as they are read. Not
-// thread-safe.
+// is one document. Each line of a JSON-lines file, element of a JSON array, or row of a parquet
+// file (a key for each column) is one document, {"text": "..."}; other keys describe it, and do not
+// change what is learned. Compressed files are decompressed as they are read. Not thread-safe.
 class DocumentReader {
  public:
   // Bytes of text that are held at a time, if the text may be cut.
@@ -41,7 +40,8 @@ class DocumentReader {
   // `cuts_at_spaces` is the tokenizer's CutsAtSpaces(). Errors of SequentialFile.
   static absl::StatusOr<DocumentReader> Open(const DataFile& file, bool cuts_at_spaces,
                                              size_t part_bytes = kPartBytes);
-  // For records: a reader that renames their columns. `columns`, if any, must outlive it.
+  // Opens a file of records, whose columns are renamed by `columns`, which, if not null, must
+  // outlive the reader.
   static absl::StatusOr<DocumentReader> OpenRecords(const DataFile& file, ColumnNames* columns);
 
   // Reads the next part; false at the end. InvalidArgument names a record that is not a JSON object
@@ -58,7 +58,7 @@ class DocumentReader {
   size_t file_position() const;
   // Continues where another reader of the same file had these values.
   absl::Status Seek(size_t position, int64_t lines, bool inside);
-  // Lines, elements of an array, or rows.
+  // Lines, array elements or rows that have been read.
   int64_t lines() const { return lines_; }
   // True if the next part continues a document.
   bool inside() const { return inside_ && !done_; }
@@ -68,7 +68,7 @@ class DocumentReader {
   absl::StatusOr<bool> NextLine(JsonRecord* record);
   absl::StatusOr<bool> NextElement(JsonRecord* record);
   absl::StatusOr<bool> NextRow(JsonRecord* record);
-  // Passes blanks. Returns the byte behind them, or 0 at the file's end.
+  // Skips whitespace. Returns the byte after it, or 0 at the file's end.
   absl::StatusOr<char> SkipBlanks();
   void Pass(size_t bytes);
   // Reads more into held_; nothing at the file's end.

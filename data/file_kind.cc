@@ -112,8 +112,8 @@ bool NamesPackedData(const std::string& path) {
                      [&](const char* ending) { return NameEndsIn(stem, ending); });
 }
 
-// Splits the first two records of a table into fields, as RFC 4180 has them. Empty where the head
-// does not have a whole record.
+// Splits up to two records of a CSV or TSV table into fields (RFC 4180); fewer if the head ends
+// within one.
 std::vector<std::vector<std::string>> FirstRecords(absl::string_view text, char separator) {
   std::vector<std::vector<std::string>> records;
   std::vector<std::string> record;

@@ -38,11 +38,11 @@ struct FileKind {
   bool holds_data = false;
 };
 
-// Decides what a file is by the first kFileHeadBytes bytes of its content, or all of less. The name
-// decides only what the content cannot: .jsonl and .ndjson make text lines of JSON, and .json does
-// where it begins with a brace or bracket; .csv and .tsv make it a table; a file named .npy or .bin
-// with other content is damaged. A .bin file of Megatron-LM has no header: the caller asks for its
-// .idx file, which is kMegatron.
+// Decides what a file is by the first kFileHeadBytes bytes of its content, or by all of a shorter
+// one. The name decides only what the content cannot: .jsonl and .ndjson make text lines of JSON,
+// and .json does where it begins with a brace or bracket; .csv and .tsv make it a table; a file
+// named .npy or .bin with other content is damaged. A .bin file of Megatron-LM has no header: the
+// caller asks for its .idx file, which is kMegatron.
 FileKind FileKindOf(const std::string& path, absl::string_view head);
 
 // The same for a compressed file and the first bytes of what it holds. Only text and records of
@@ -50,7 +50,7 @@ FileKind FileKindOf(const std::string& path, absl::string_view head);
 FileKind CompressedFileKindOf(const std::string& path, Compression compression,
                               absl::string_view head);
 
-// A refusal of a compressed file whose first bytes cannot be decompressed, for this reason.
+// Refuses a compressed file whose first bytes cannot be decompressed, for this reason.
 FileKind UnreadableFileKind(const std::string& path, absl::string_view reason);
 
 }  // namespace zeroth

@@ -31,7 +31,7 @@ TEST(FileKindTest, LinesOfJsonAreKnownUnderAnyName) {
         absl::StrCat("\xef\xbb\xbf", kRecord, "\r\n", kRecord), absl::StrCat("\n\n", talk, "\n"),
         // The first line is longer than the bytes examined.
         absl::StrCat("{\"text\": \"", std::string(20'000, 'x'), "\"}\n", kRecord),
-        // Reading fails behind the first record, and says where.
+        // Reading fails after the first record, and says where.
         absl::StrCat(kRecord, "\n{broken\n"), absl::StrCat(kRecord, kRecord, "\n"),
         absl::StrCat(kRecord, ", ", kRecord, "\n")}) {
     for (const char* const name : {"a.jsonl", "a.JSONL", "a.json", "a.txt", "a", "a.csv"}) {

@@ -149,7 +149,7 @@ absl::StatusOr<Batch> DataLoader::Load(int64_t step) const {
     batch.pairs.resize(3 * PairsInBatch(options_.batch_size, options_.seq_len));
     if (options_.reference != nullptr) batch.reference.resize(batch.inputs.size());
   }
-  size_t pair = 0;  // the number of the pair that is last so far
+  size_t pair = 0;  // the number of the last pair so far
   std::vector<int32_t> window(seq + 1);
   std::vector<uint8_t> marks(seq + 1);
   for (int64_t row = 0; row < options_.batch_size; ++row) {

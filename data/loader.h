@@ -30,20 +30,18 @@ struct Batch {
   // With LoaderOptions::documents, the place in the row where each token's document begins; else
   // empty.
   std::vector<int32_t> starts;  // [batch, seq]
-  // With LoaderOptions::pairs, {begin, middle, end} of each preference pair, in places of the batch
-  // [0, batch * seq): the chosen answer is [begin, middle), the rejected one [middle, end). As many
-  // as could ever be, of which the last are zeros.
+  // With LoaderOptions::pairs, {begin, middle, end} of each preference pair, as positions in [0,
+  // batch * seq): the chosen answer is [begin, middle), the rejected one [middle, end). Padded with
+  // zeros to PairsInBatch.
   std::vector<int32_t> pairs;  // [n, 3]
-  // With pairs, what the reference model's loss is at each target; empty if
-  // that model is computed in the step.
+  // With pairs, the reference model's loss at each target; empty if the step computes that model.
   std::vector<float> reference;  // [batch, seq]
-  // If targets may be ignored, the number of those in the global batch, over all ranks, that are
-  // not; the mean loss divides by it. With pairs, their number. nullopt: all targets count.
+  // The number of counted (not ignored) targets in the global batch, over all ranks, by which the
+  // mean loss divides; with pairs, the number of pairs. nullopt: all targets count.
   std::optional<int64_t> counted;
 };
 
-// The number of pairs for which Batch::pairs has room. Each answer has a token before its first
-// target.
+// Returns the most pairs that a batch can hold: each answer needs a target and a token before it.
 inline size_t PairsInBatch(int64_t batch, int64_t seq) {
   return static_cast<size_t>(batch * ((seq + 1) / 4));
 }
@@ -77,10 +75,10 @@ struct LoaderOptions {
 // Cuts token sources into batches. A stream is cut into windows of seq_len + 1 tokens that start
 // seq_len apart, so that in an epoch every token but the first is a target at most once. Rows are
 // windows as they are. A global batch is batch_size * world_size consecutive windows of an endless
-// sequence, of which rank r takes [r * batch_size, (r + 1) * batch_size). Mixture draws that
-// sequence from the sources; each source has separate epochs. With shuffle, every epoch takes the
-// windows in its own random order, and cuts a stream at its own random offset, so that the
-// left-over tokens are not always the same.
+// sequence, of which rank r loads [r * batch_size, (r + 1) * batch_size). Mixture draws that
+// sequence from the sources; each source has separate epochs. With shuffle, every epoch has a new
+// random order of windows, and cuts a stream at a new random offset, so that the left-over tokens
+// are not always the same.
 //
 // Batches are a function of (sources, options, step) alone. The step is the loader's whole state,
 // so a run resumes by continuing to count. Batches do not change when the same global batch is
@@ -91,7 +89,7 @@ class DataLoader {
   // stream of fewer than seq_len + 1 tokens.
   static absl::StatusOr<DataLoader> Create(std::shared_ptr<const Mixture> data,
                                            const LoaderOptions& options);
-  // From one source.
+  // The same, from one source.
   static absl::StatusOr<DataLoader> Create(std::shared_ptr<const TokenSource> source,
                                            const LoaderOptions& options);
 
@@ -140,8 +138,8 @@ class BatchesAhead {
   // Number of steps that are loaded ahead, so that one slow load does not make its step wait.
   static constexpr size_t kSteps = 2;
 
-  // A step takes the micro-batches [step * count, (step + 1) * count) of `loader`. The thread loads
-  // the steps [first, end). If the system refuses the thread, Take returns ResourceExhausted.
+  // A step consists of the micro-batches [step * count, (step + 1) * count) of `loader`. The thread
+  // loads the steps [first, end). If the system refuses the thread, Take returns ResourceExhausted.
   BatchesAhead(DataLoader loader, int64_t count, int64_t first, int64_t end);
   // Waits for the batch that is being loaded.
   ~BatchesAhead();

@@ -43,8 +43,8 @@ struct WeightedSource {
 
 // Draws an endless sequence of windows from several sources, in proportion to their weights. Every
 // kBlock windows have the same number of each source: its weight in thousandths of the sum. Their
-// order is random, but a function of seed and index alone, so that every rank finds any place at
-// once. Immutable and thread-safe.
+// order is random, but a function of seed and index alone, so that every rank can compute any place
+// directly. Immutable and thread-safe.
 class Mixture {
  public:
   static constexpr int64_t kBlock = 1000;

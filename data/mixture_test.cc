@@ -62,7 +62,7 @@ TEST(MixtureTest, SharesAreTheWeightsInThousandths) {
       {{1, 1, 1}, {334, 333, 333}},
       {{5}, {1000}},
       {{2, 1, 1}, {500, 250, 250}},
-      // Six of half a thousandth have one each, which the largest gives up.
+      // Each of six weights of about half a thousandth gets one window, taken from the largest.
       {{994, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6, 2.4}, {992, 1, 1, 1, 1, 1, 1, 2}}};
   for (const auto& [weights, shares] : cases) {
     const auto mixture = Mix(weights);

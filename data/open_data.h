@@ -63,13 +63,14 @@ struct DataOptions {
 // the same sequence.
 //
 // A file's content decides what it holds (see file_kind.h). NumPy .npy, llm.c .bin and Megatron-LM
-// .bin files are token files; the last are also named by their .idx file, or without an ending.
-// Lines of JSON, JSON arrays and parquet files hold records of the kind of their first (records.h),
-// which description() names. A text file, and each record of text, ends with one end-of-text token.
-// Text and files of JSON may be compressed by gzip or zstd; their content decides their kind.
-// Other and empty files are refused where they are named or matched, and skipped in directories,
-// except those that hold data in an unsupported form. Text beside parquet files in a directory is
-// skipped, too. Text, records of other kinds and token files cannot be mixed.
+// .bin files are token files; Megatron-LM files may also be named by their .idx file, or without an
+// extension. Lines of JSON, JSON arrays and parquet files hold records, all of the kind of the
+// first (records.h), which description() names. A text file, and each record of text, ends with one
+// end-of-text token. Text and files of JSON may be compressed by gzip or zstd; their content
+// decides their kind. Other and empty files are refused where they are named or matched, and
+// skipped in directories, except those that hold data in an unsupported form. Text beside parquet
+// files in a directory is skipped, too. Text, records of other kinds and token files cannot be
+// mixed.
 //
 // With the byte tokenizer large texts stay on disk, unless they are compressed. Other tokenizers
 // encode here, or once per machine (see token_cache.h). Open once per process and share the result

@@ -32,7 +32,8 @@ constexpr int64_t kReadBytes = int64_t{256} << 10;
 // Nested deeper, a value is an attack on the stack.
 constexpr int kMostDepth = 64;
 
-// Without its last dot. Behind the first line Arrow tells where in its sources it was.
+// Returns the first line without its final dot; the lines after it locate the error in Arrow's
+// sources.
 std::string FirstLine(const arrow::Status& status) {
   const absl::string_view message = status.message();
   return std::string(absl::StripSuffix(message.substr(0, message.find('\n')), "."));
@@ -163,7 +164,7 @@ struct ParquetReader::State {
     batches = *std::move(opened);
     return absl::OkStatus();
   }
-  // Makes `batch` have the next row; false at the end.
+  // Reads until `batch` holds the next row; false at the end.
   absl::StatusOr<bool> Fill() {
     while (batch == nullptr || in_batch == batch->num_rows()) {
       if (batches == nullptr) return false;

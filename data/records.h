@@ -22,8 +22,8 @@ struct JsonRecord {
   std::string where;            // file, and line or number, for messages
 };
 
-// By the keys of a record: "text"; "messages"; "conversations" (ShareGPT); "instruction" and
-// "output" (Alpaca); "prompt" and "completion", both of them text or both lists of messages;
+// The kinds, by the keys of a record: "text"; "messages"; "conversations" (ShareGPT); "instruction"
+// and "output" (Alpaca); "prompt" and "completion", both of them text or both lists of messages;
 // "chosen" and "rejected", likewise, with a "prompt" or a common beginning (preference pairs).
 enum class RecordKind {
   kText,
@@ -43,20 +43,20 @@ constexpr bool IsPair(RecordKind kind) {
 // The kind's name for messages and for the header of a run.
 absl::string_view NameOf(RecordKind kind);
 
-// Decides by the record's keys; see KindOfFirstRecord (documents.h) for a file. A record with the
-// keys of text and of another kind is of the other kind; one with those of a pair and of another
-// kind is a pair if `prefers_pairs`, and otherwise of the other kind. InvalidArgument quotes the
-// beginning of a record of no known kind, and says what was expected.
+// Decides by the record's keys; see KindOfFirstRecord (documents.h) for a file. If a record has the
+// keys of several kinds, a pair counts first with `prefers_pairs`, and otherwise after all other
+// kinds but text, which always counts last. InvalidArgument quotes the beginning of a record of no
+// known kind, and says what was expected.
 absl::StatusOr<RecordKind> KindOfRecord(const JsonRecord& record, bool prefers_pairs = false);
 
 // InvalidArgument, with the beginning of the record, if it is not of the kind of its file's first.
 absl::Status CheckKind(const JsonRecord& record, RecordKind kind);
 
-// InvalidArgument: `path` holds `what` where preference pairs were expected.
+// Returns InvalidArgument: `path` holds `what` where preference pairs were expected.
 absl::Status NoPairs(absl::string_view path, absl::string_view what);
 
-// Which keys of records are read for which: --data_columns=prompt=question,completion=answer reads
-// "question" as "prompt". Counts which of them were found. Not thread-safe.
+// Renames keys of records: --data_columns=prompt=question,completion=answer reads "question" as
+// "prompt". Notes which columns were found. Not thread-safe.
 class ColumnNames {
  public:
   ColumnNames() = default;
@@ -64,7 +64,7 @@ class ColumnNames {
   // a name that no kind of record reads, and for a name or column that is given twice.
   static absl::StatusOr<ColumnNames> Parse(absl::string_view text);
 
-  // Renames the columns of a record. A key that it has under the new name gives way.
+  // Renames the columns of a record. Overwrites a key that has the new name.
   void Apply(nlohmann::ordered_json& record);
   // InvalidArgument names a column that no record of Apply had, and the columns of the first of
   // these records; `where` names the files, or the only record.

@@ -104,7 +104,7 @@ TEST(RecordsTest, KindsAreKnownByTheirKeys) {
   EXPECT_EQ(kind(R"({"prompt": [], "completion": []})"), "prompt/completion of messages");
   EXPECT_EQ(kind(R"({"prompt": "a", "chosen": "b", "rejected": "c"})"), "preference");
   EXPECT_EQ(kind(R"({"chosen": [], "rejected": []})"), "preference of messages");
-  // What it is learned for decides.
+  // `prefers_pairs` decides.
   const std::string both = R"({"messages": [], "chosen": "b", "rejected": "c"})";
   EXPECT_EQ(kind(both), "messages");
   EXPECT_EQ(*KindOfRecord({nlohmann::ordered_json::parse(both), "x"}, true), RecordKind::kPair);

@@ -25,10 +25,10 @@ Compression CompressionOf(absl::string_view head);
 // "gzip" or "zstd"; empty for kNone.
 absl::string_view NameOf(Compression compression);
 
-// Reads a file from its beginning to its end. What is compressed is decompressed as it is read, all
-// gzip members or zstd frames one after the other, with the checksums that they have. That takes
-// 256 KiB and the decompressor's window: 32 KiB for gzip, at most 128 MiB for zstd. Movable. Not
-// thread-safe.
+// Reads a file from its beginning to its end. Compressed content is decompressed as it is read, all
+// gzip members or zstd frames one after the other, and their checksums, if any, are verified. That
+// takes 256 KiB plus the decompressor's window: 32 KiB for gzip, at most 128 MiB for zstd. Movable.
+// Not thread-safe.
 class SequentialFile {
  public:
   // Errors of RandomAccessFile. Unimplemented for a compressed file if the build has no Arrow,
@@ -44,7 +44,8 @@ class SequentialFile {
   size_t size() const { return file_.size(); }
   // Number of these bytes that have been read.
   size_t file_position() const { return file_position_; }
-  // True once all was read. Of a compressed file this may be seen only by a Read that returns 0.
+  // True once everything has been read; for a compressed file perhaps only after a Read that
+  // returned 0.
   bool at_end() const;
 
   // Reads the next bytes of the content; returns their number, which is less than that of `out`

@@ -20,29 +20,29 @@
 
 namespace zeroth {
 
-// A NumPy .npy file (format versions 1 to 3) of little-endian integers: uint8, uint16, uint32,
-// uint64, int32 or int64. One dimension is a stream; two are rows, used whole. InvalidArgument
-// names the file and what is wrong: magic, version, header, element type, order, dimensions,
-// emptiness, or a size that differs from the header's. Read has RandomAccessFile's errors, too, as
-// for a file that was cut short meanwhile.
+// Opens a NumPy .npy file (format versions 1 to 3) of little-endian integers: uint8, uint16,
+// uint32, uint64, int32 or int64. One dimension is a stream; two are rows, used whole.
+// InvalidArgument names the file and what is wrong: magic, version, header, element type, order,
+// dimensions, emptiness, or a size that differs from the header's. Read has RandomAccessFile's
+// errors, too, as for a file that was cut short meanwhile.
 absl::StatusOr<std::shared_ptr<const TokenSource>> OpenNpyFile(const std::string& path,
                                                                int32_t vocab_size);
 
-// A token shard of llm.c: 256 little-endian int32 of header (magic, version, token count, zeros),
-// then the tokens: uint16 after magic 20240520 version 1 (GPT-2), uint32 after magic 20240801
-// version 7 (Llama 3). A stream. InvalidArgument as above.
+// Opens a token shard of llm.c: 256 little-endian int32 of header (magic, version, token count,
+// zeros), then the tokens: uint16 after magic 20240520 version 1 (GPT-2), uint32 after magic
+// 20240801 version 7 (Llama 3). A stream. InvalidArgument as above.
 absl::StatusOr<std::shared_ptr<const TokenSource>> OpenLlmcFile(const std::string& path,
                                                                 int32_t vocab_size);
 
-// An indexed dataset of Megatron-LM, version 1: `path`, which ends in .bin, has the tokens, and the
-// file of the same name that ends in .idx describes them (ReadMegatronIndex). A stream of all
-// sequences; tokens are read as they are, so a document ends with an end-of-text token only if
+// Opens an indexed dataset of Megatron-LM, version 1: `path`, which ends in .bin, has the tokens,
+// and the file of the same name that ends in .idx describes them (ReadMegatronIndex). A stream of
+// all sequences; tokens are read as they are, so a document ends with an end-of-text token only if
 // there is one (preprocess_data.py --append-eod). InvalidArgument names the file; the two must have
 // the same number of tokens.
 absl::StatusOr<std::shared_ptr<const TokenSource>> OpenMegatronFile(const std::string& path,
                                                                     int32_t vocab_size);
 
-// The bytes of any file as ids, a stream. Read has RandomAccessFile's errors.
+// Returns the bytes of any file as ids, a stream. Read has RandomAccessFile's errors.
 std::shared_ptr<const TokenSource> BytesAsTokens(RandomAccessFile file);
 
 inline constexpr char kNpyMagic[] = "\x93NUMPY";
@@ -59,7 +59,8 @@ struct NpyHeader {
 // InvalidArgument for a structured element type and for a bad header; the message says what is
 // wrong at which byte, without the file's name.
 absl::StatusOr<NpyHeader> ParseNpyHeader(absl::Span<const uint8_t> file);
-// The header of a file of `count` unsigned integers of 2 or 4 bytes. Its length is constant.
+// Returns the header of a file of `count` unsigned integers of 2 or 4 bytes. Its length is
+// constant.
 std::vector<uint8_t> NpyHeaderBytes(size_t token_bytes, int64_t count);
 
 // Length of an llm.c shard's header: 256 little-endian int32 (magic, version, token count, zeros).
@@ -106,7 +107,7 @@ bool HasLlmcMagic(absl::Span<const uint8_t> file);
 // the beginning, ends with the last of them. `head` has kLlmcHeaderBytes, or all of a shorter file.
 // InvalidArgument says what is wrong at which byte, without the file's name.
 absl::StatusOr<LlmcHeader> ParseLlmcHeader(absl::Span<const uint8_t> head, size_t file_bytes);
-// The header of a shard of `count` tokens of 2 or 4 bytes.
+// Returns the header of a shard of `count` tokens of 2 or 4 bytes.
 std::vector<uint8_t> LlmcHeaderBytes(size_t token_bytes, int64_t count);
 
 // Returns the name of one of several shards: NAME-00003.bin for NAME.bin. `path` ends in .npy or
@@ -114,9 +115,8 @@ std::vector<uint8_t> LlmcHeaderBytes(size_t token_bytes, int64_t count);
 std::string TokenShardPath(const std::string& path, int64_t shard);
 
 // Writes a stream of token ids as files that OpenNpyFile and OpenLlmcFile read. The name of a shard
-// ends in
-// ".partial" until the shard is complete, so that no reader mistakes a part for the whole. Movable.
-// Not thread-safe.
+// ends in ".partial" until the shard is complete, so that no reader mistakes a part for the whole.
+// Movable. Not thread-safe.
 class TokenShardWriter {
  public:
   struct Options {

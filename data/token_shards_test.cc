@@ -33,7 +33,7 @@ std::vector<int32_t> Numbers(int32_t first, size_t count) {
   return ids;
 }
 
-// Ids around the largest of a type, in one file, by our readers of each format.
+// Our readers of each format read back one file of ids around the largest of a type.
 TEST(TokenShardsTest, OneFileHasItsOwnName) {
   const TemporaryDirectory dir;
   for (const int32_t vocab_size : {65'536, 65'537}) {

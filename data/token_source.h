@@ -19,9 +19,7 @@ namespace zeroth {
 // Marks of a token.
 inline constexpr uint8_t kNoTarget = 1;        // the loss ignores the token as a target
 inline constexpr uint8_t kBeginsDocument = 2;  // the token before it is of another document
-inline constexpr uint8_t kBeginsRejected =
-    4;  // the document that begins here is the rejected answer
-        // of a pair, and the one before it the chosen one
+inline constexpr uint8_t kBeginsRejected = 4;  // begins a pair's rejected answer, after its chosen
 
 // A finite sequence of token ids with random access. Immutable and thread-safe: the ranks of one
 // process share one source.
@@ -66,7 +64,7 @@ class TokenSource {
   const Facts facts_;
 };
 
-// Tokens that are held in memory, in a type that holds their ids.
+// Tokens in memory, as integers of type T.
 template <typename T>
 class TokensInMemory final : public TokenSource {
  public:
@@ -95,8 +93,8 @@ class TokensInMemory final : public TokenSource {
   const std::vector<uint8_t> marks_;
 };
 
-// The tokens [begin, begin + facts.size) of `tokens` under other facts. If `marks` is given, its
-// tokens are the marks; otherwise the marks are those of `tokens`.
+// Returns the tokens [begin, begin + facts.size) of `tokens` under other facts. If `marks` is
+// given, its tokens are the marks; otherwise the marks are those of `tokens`.
 std::shared_ptr<const TokenSource> ViewTokens(std::shared_ptr<const TokenSource> tokens,
                                               int64_t begin, TokenSource::Facts facts,
                                               std::shared_ptr<const TokenSource> marks = nullptr);

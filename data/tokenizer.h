@@ -46,20 +46,20 @@ class Tokenizer {
   virtual absl::Status EncodeAfterToken(absl::string_view text, Sink sink) const {
     return EncodeTo(text, /*continues=*/false, sink);
   }
-  // Receives consecutive parts of a text: text, or a special token with the blanks that belong to
-  // it.
+  // Receives consecutive parts of a text: text, or a special token with the whitespace that belongs
+  // to it.
   using PartSink =
       absl::FunctionRef<absl::Status(absl::string_view part, std::optional<int32_t> token)>;
   // Splits a text at the special tokens that it spells, as Hugging Face's libraries do, whether or
-  // not EncodeTo makes tokens of them. By default there are none.
+  // not EncodeTo encodes them as tokens. By default there are none.
   virtual absl::Status SplitSpecial(absl::string_view text, PartSink sink) const {
     return text.empty() ? absl::OkStatus() : sink(text, std::nullopt);
   }
-  // True if cutting a text before a space that follows a printing ASCII character does not change
-  // its ids. Then a large corpus need not be held as text either.
+  // True if a text may be split before any space that follows a printable ASCII character without
+  // changing its ids, so that a large corpus need not be held as text either.
   virtual bool CutsAtSpaces() const = 0;
 
-  // EncodeTo, collected.
+  // Collects the ids of EncodeTo.
   absl::StatusOr<std::vector<int32_t>> Encode(absl::string_view text) const;
 
   // The bytes of `ids`; special tokens become their spelling. OutOfRange names the first id outside

@@ -70,7 +70,7 @@ absl::Status Train(Rank& rank) {
       for (size_t k = 0; k < kInputs; ++k) error += w[k] * sample.x[k];
       ZEROTH_RETURN_IF_ERROR(forward.End());  // frees all but this rank's shard
 
-      // The gradient of error * error / 2, of which this micro-batch is a part.
+      // The gradient of this micro-batch's share of the loss, error * error / 2.
       const float factor = error * step.loss_factor();
       ZEROTH_ASSIGN_OR_RETURN(UnitPass backward, step.Backward("line"));
       ZEROTH_ASSIGN_OR_RETURN(const Tensor dweight, backward.Gradient(weight));

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Trains with an objective of its own, under full_shard on four ranks: which points of the plane
-// lie inside the unit circle, learned from labels of which a fifth is wrong?
+// Trains with a custom objective, under full_shard on four ranks: which points of the plane lie
+// inside the unit circle, learned from labels of which a fifth is wrong?
 // docs/writing_an_objective.md shows the lines between the two rulers.
 
 #include <cstdint>
@@ -112,8 +112,8 @@ absl::Status Train(Rank& rank) {  // called on each rank
 }
 // -----------------------------------------------------------------------------------------------
 
-// Checks the cross-entropy of right labels, on points that no step has seen. A model of the labels
-// that it was given has at least -log(0.8) = 0.22.
+// Checks the cross-entropy against correct labels, on points that no step has seen. A model that
+// had learned the wrong labels as well would have at least -log(0.8) = 0.22.
 absl::Status Check(Rank& rank) {
   Classifier model;
   ZEROTH_ASSIGN_OR_RETURN(auto whole, FullyShard(rank, model, {.strategy = "no_shard"}));

@@ -34,7 +34,7 @@ constexpr char kDecoder[] = "added_tokens_decoder";
 constexpr char kExtra[] = "extra_special_tokens";
 constexpr char kAdditional[] = "additional_special_tokens";
 
-// A special token as the files spell it: a string, or an object with flags.
+// Reads a special token, which the files spell as a string or as an object with flags.
 absl::StatusOr<AddedToken> ReadSpecialToken(const Json& json, const std::string& key) {
   AddedToken token;
   if (json.is_string()) {
@@ -48,8 +48,8 @@ absl::StatusOr<AddedToken> ReadSpecialToken(const Json& json, const std::string&
   return token;
 }
 
-// The special tokens that a config names: "eos_token", and those of one model, such as
-// "image_token".
+// Returns the special tokens that a config names: "eos_token" and the like, and those of one model,
+// such as "image_token".
 absl::StatusOr<std::vector<AddedToken>> NamedTokens(const Json& config) {
   std::vector<std::string> keys(std::begin(kNamedTokens), std::end(kNamedTokens));
   for (const auto& [key, value] : config.items()) {
@@ -73,7 +73,7 @@ absl::StatusOr<std::vector<AddedToken>> NamedTokens(const Json& config) {
   return tokens;
 }
 
-// The special tokens without a name.
+// Returns the special tokens that have no name.
 absl::StatusOr<std::vector<AddedToken>> ExtraTokens(const Json& config) {
   const Json& extra = FieldOf(config, kExtra);
   const char* const key = extra.empty() ? kAdditional : kExtra;
@@ -91,7 +91,7 @@ absl::StatusOr<std::vector<AddedToken>> ExtraTokens(const Json& config) {
   return tokens;
 }
 
-// Gives tokens their ids.
+// Adds tokens and assigns their ids.
 class TokenAdder {
  public:
   explicit TokenAdder(HfTokenizer* tokenizer) : tokens_(&tokenizer->added_tokens) {
@@ -130,7 +130,7 @@ class TokenAdder {
   absl::flat_hash_map<absl::string_view, int32_t> vocab_;
 };
 
-// "added_tokens_decoder" by ids.
+// Reads "added_tokens_decoder"; the result is keyed by id.
 absl::StatusOr<std::map<int32_t, AddedToken>> ReadDecoder(const Json& decoder) {
   std::map<int32_t, AddedToken> tokens;
   for (const auto& [id, json] : decoder.items()) {
@@ -142,7 +142,7 @@ absl::StatusOr<std::map<int32_t, AddedToken>> ReadDecoder(const Json& decoder) {
   return tokens;
 }
 
-// An "added_tokens_decoder" of the content of added_tokens.json, which maps tokens to ids.
+// Builds an "added_tokens_decoder" from added_tokens.json, which maps tokens to ids.
 absl::StatusOr<Json> DecoderOf(const Json& ids, const Json& config) {
   if (!ids.is_object()) return absl::InvalidArgumentError("expected an object of tokens and ids");
   ZEROTH_ASSIGN_OR_RETURN(std::vector<AddedToken> special, NamedTokens(config));

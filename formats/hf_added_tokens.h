@@ -12,7 +12,8 @@
 
 namespace zeroth {
 
-// Reads an entry of "added_tokens", whose id is beside it.
+// Reads an added token. Its `id` is a field in tokenizer.json and a key in "added_tokens_decoder",
+// so the caller reads it.
 absl::StatusOr<AddedToken> ReadAddedToken(const nlohmann::json& json, int64_t id);
 
 // Adds the tokens of `tokenizer->config` to those of its tokenizer.json, as AutoTokenizer of

@@ -162,7 +162,7 @@ absl::Status ReadMergeLines(absl::string_view merges, BpeParts* parts) {
   return absl::OkStatus();
 }
 
-// The content of the files beside vocab.json and merges.txt.
+// Applies the config beside vocab.json and merges.txt, with the defaults of GPT2Tokenizer.
 absl::Status ReadGpt2Config(HfTokenizer* result) {
   const Json& of_class = FieldOf(result->config, "tokenizer_class");
   if (!of_class.is_null() && of_class != "GPT2Tokenizer" && of_class != "GPT2TokenizerFast") {
@@ -187,7 +187,7 @@ absl::Status ReadGpt2Config(HfTokenizer* result) {
   return absl::OkStatus();
 }
 
-// `files`, and those beside them with more of a tokenizer.
+// Returns `files`, and the config files that exist beside the first one.
 std::vector<std::string> WithConfig(std::vector<std::string> files) {
   for (const char* name : {kTokenizerConfigFile, kSpecialTokensMapFile, kAddedTokensFile}) {
     const fs::path path = fs::path(files[0]).parent_path() / name;

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Reads the files of Hugging Face's byte-pair tokenizers, which the trainer encodes with and GGUF
-// files contain.
+// Reads Hugging Face's byte-pair tokenizers, which the trainer encodes with and GGUF export embeds.
 
 #pragma once
 
@@ -28,17 +27,17 @@ struct AddedToken {
   bool special = false;
 };
 
-// Vocabulary and merges as a file has them.
+// A byte-pair model as read from a file: vocabulary, merges and options.
 struct BpeParts {
   std::vector<std::pair<std::string, int32_t>> vocab;
-  // In the order of their ranks.
+  // In order of rank: earlier merges take precedence.
   std::vector<std::pair<std::string, std::string>> merges;
   // True: tokens are spelled in GPT-2's byte alphabet, and symbols are bytes. False: symbols are
-  // characters. The pre-tokenizer decides this, not these files' reader.
+  // characters. The user of this struct sets it from the pre-tokenizer; the readers below do not.
   bool byte_level = false;
   std::optional<std::string> unk_token;
   bool fuse_unk = false;
-  // A character without a token becomes the tokens <0x00> to <0xFF> of its bytes.
+  // A character outside the vocabulary becomes the tokens <0x00> to <0xFF> of its bytes.
   bool byte_fallback = false;
   // A word that is in the vocabulary becomes that token, without merges.
   bool ignore_merges = false;
@@ -48,22 +47,22 @@ struct HfTokenizer {
   std::string name;  // "tokenizer.json" or "gpt2"
   std::vector<AddedToken> added_tokens;
   BpeParts bpe;
-  // Null or an object, as in tokenizer.json.
+  // The fields of tokenizer.json of these names: null or objects.
   nlohmann::json normalizer;
   nlohmann::json pre_tokenizer;
   nlohmann::json decoder;
-  // Ids before and after each text.
+  // Ids that are added before and after each text.
   std::vector<int32_t> prefix;
   std::vector<int32_t> suffix;
   // The result of ReadTokenizerConfig; null without any of these files.
   nlohmann::json config;
 
   std::optional<int32_t> Find(absl::string_view token) const;
-  // The token that the config names, such as "bos_token"; empty if it names none. InvalidArgument
-  // if that token is not in the vocabulary.
+  // Returns the id of the token that the config has under `key`, such as "bos_token"; std::nullopt
+  // if it has none. InvalidArgument if that token is not in the vocabulary.
   absl::StatusOr<std::optional<int32_t>> Named(const char* key) const;
-  // The "eos_token" of the config, or else the first of the usual spellings that is a token.
-  // InvalidArgument if there is none.
+  // Returns the id of the config's "eos_token", or else of the first of the usual spellings that is
+  // a token. InvalidArgument if there is none.
   absl::StatusOr<int32_t> EndOfText() const;
 };
 
@@ -73,24 +72,23 @@ struct HfTokenizer {
 // .json, and SentencePiece's if it ends in .model. NotFound names the files that it looked for.
 absl::StatusOr<std::vector<std::string>> FindTokenizerFiles(const std::string& path);
 
-// Reads what FindTokenizerFiles has found, other than a .model. Unimplemented names an unknown
-// part, and InvalidArgument a wrong one; the three rules that stay JSON are not checked. vocab.json
-// and merges.txt are read as transformers makes a tokenizer.json of them; Unimplemented if they are
-// of another class than GPT2Tokenizer.
+// Reads the files that FindTokenizerFiles found, other than a .model. Unimplemented names an
+// unknown part, and InvalidArgument a malformed one; `normalizer`, `pre_tokenizer` and `decoder`
+// are not checked. Converts vocab.json and merges.txt as transformers does; Unimplemented if the
+// config names a class other than GPT2Tokenizer.
 absl::StatusOr<HfTokenizer> ReadHfTokenizer(const std::vector<std::string>& files);
 
-// The content of tokenizer_config.json in `directory`. If it has no "added_tokens_decoder",
+// Reads tokenizer_config.json in `directory`. If it has no "added_tokens_decoder",
 // special_tokens_map.json overrides its special tokens, and added_tokens.json becomes that decoder,
-// as in transformers 5. Null without any of the three. InvalidArgument names the file that is
-// wrong.
+// as in transformers 5. Null if none of the three exists. InvalidArgument names the malformed file.
 absl::StatusOr<nlohmann::json> ReadTokenizerConfig(const std::string& directory);
 
 inline constexpr char kTokenizerConfigFile[] = "tokenizer_config.json";
 inline constexpr char kSpecialTokensMapFile[] = "special_tokens_map.json";
 inline constexpr char kAddedTokensFile[] = "added_tokens.json";
 
-// Reads the content of a tokenizer.json, and adds the tokens of the files that ReadTokenizerConfig
-// reads beside it, as AutoTokenizer does.
+// Reads the content of a tokenizer.json, and adds the tokens of `config` (see ReadTokenizerConfig)
+// as AutoTokenizer does.
 absl::StatusOr<HfTokenizer> ParseTokenizerJson(const nlohmann::json& json, nlohmann::json config);
 
 }  // namespace zeroth

@@ -75,8 +75,8 @@ enum class AttentionBackend : uint8_t {
 struct KernelOptions {
   Fp32Precision fp32_precision = Fp32Precision::kIeee;
   AttentionBackend attention = AttentionBackend::kAuto;
-  // If the device's library has no algorithm for a large matmul, a plain kernel of ours computes
-  // it, about a hundred times slower, and SlowMatmuls() lists it. If false, such a matmul is
+  // If the device's library has no algorithm for a large matmul, our own plain kernel computes it,
+  // about a hundred times slower, and SlowMatmuls() lists it. If false, such a matmul is
   // Unimplemented.
   bool allow_slow_kernels = false;
 };

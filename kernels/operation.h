@@ -62,7 +62,7 @@ class Operation {
     return kernels_.watch()->AfterCall(name_, fields_);
   }
 
-  // Unimplemented if the device has no function for calls of this type.
+  // Returns Unimplemented if the device has no function for calls of this type.
   template <typename Call>
   absl::Status Supports() const {
     return KernelTable<Call>::Find(kernels_) == nullptr ? Missing() : absl::OkStatus();
@@ -102,15 +102,15 @@ class Operation {
   bool SizedOrRepeated(const char* field, const Matrix& matrix, int64_t rows, int64_t cols,
                        SharedType& type);
 
-  // The second checks of Inside and Sized.
+  // The parts of Inside and Sized: the matrix fits its tensor, and it is [rows, cols].
   bool Fits(const char* field, const Matrix& matrix);
   bool HasSize(const char* field, const Matrix& matrix, int64_t rows, int64_t cols);
 
   // Fails because the tensor's shape is not the expected one.
   bool WrongShape(const char* field, const Tensor& tensor, absl::string_view expected);
 
-  // Lets the fields that follow have the other 16-bit type. For calls with many tensors or ranges,
-  // whose types may differ.
+  // Lets the fields that follow have the other 16-bit type, for calls whose tensors or ranges may
+  // differ in type.
   void NextFields() { half_ = {}; }
 
   // Fails unless `condition` holds. `problem` says what `field` is and what was expected.

@@ -7,13 +7,13 @@
 namespace zeroth {
 namespace {
 
-// What modules of one role recompute under one choice.
+// What the modules of one role recompute, for one value of ActivationCheckpointing.
 struct Choice {
   Module::Role role;
   Recomputes recomputes;
 };
 
-// By ActivationCheckpointing.
+// Indexed by ActivationCheckpointing.
 constexpr Choice kChoices[] = {
     {Module::Role::kOther, Recomputes::kNothing},
     {Module::Role::kBlock, Recomputes::kAll},

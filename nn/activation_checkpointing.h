@@ -20,7 +20,8 @@ enum class ActivationCheckpointing : uint8_t {
   kElementwise,  // every block, except for attention and matmuls
 };
 
-// Has exactly these modules of `model` recompute. Changes memory and time, and no bit of a result.
+// Makes exactly these modules of `model` recompute. Changes memory and time, but not a bit of any
+// result.
 void SetActivationCheckpointing(Module& model, ActivationCheckpointing what);
 
 }  // namespace zeroth

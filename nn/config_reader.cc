@@ -10,7 +10,7 @@
 namespace zeroth {
 namespace {
 
-// Beyond this no product of three sizes fits an int64.
+// The product of three sizes up to this fits an int64.
 constexpr int64_t kMostConfigSize = int64_t{1} << 20;
 
 }  // namespace
@@ -73,7 +73,7 @@ std::vector<int64_t> ConfigReader::Indices(absl::string_view key) {
   std::vector<int64_t> indices;
   bool right = found != nullptr && found->is_array();
   for (size_t i = 0; right && i < found->size(); ++i) {
-    // A number that a program has put there may be signed; one that was read is not.
+    // JSON built by a program may hold signed numbers; parsed non-negative ones are unsigned.
     const nlohmann::json& index = (*found)[i];
     right = index.is_number_integer() && index >= 0 && index <= kMostConfigSize;
     if (right) indices.push_back(index.get<int64_t>());

@@ -21,14 +21,15 @@ class ConfigReader {
   explicit ConfigReader(const nlohmann::json& json, std::string prefix = "")
       : json_(json), prefix_(std::move(prefix)) {}
 
-  // A positive integer. Absence is an error unless there is a fallback, here and below.
+  // Returns a positive integer. Here and below, an absent key is an error unless there is a
+  // fallback.
   int64_t Size(absl::string_view key);
   double Number(absl::string_view key);
   bool Flag(absl::string_view key);
   std::vector<int64_t> Indices(absl::string_view key);  // each at least 0
   std::string Text(absl::string_view key, absl::string_view fallback);
   bool Has(absl::string_view key) const;
-  // Whether the key is there with the value null, where that differs from its absence.
+  // True if the key is present with the value null, for keys whose absence means something else.
   bool IsNull(absl::string_view key) const;
 
   // Records "key = value is not supported: why" unless `condition` holds.

@@ -13,9 +13,8 @@
 namespace zeroth {
 namespace {
 
-// Keeps the weights of the `keep` likeliest tokens and, of these, only of the fewest likeliest
-// whose sum reaches `share` of theirs; zeroes all others. Among equal weights, the first token
-// comes first.
+// Top-k, then top-p: keeps the `keep` largest weights, then the fewest largest of these whose sum
+// reaches `share` of theirs; zeroes the rest. Among equal weights, the first token is kept first.
 void KeepLikeliest(size_t keep, double share, std::vector<double>& weights) {
   std::vector<size_t> order(weights.size());
   std::iota(order.begin(), order.end(), size_t{0});

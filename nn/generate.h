@@ -18,25 +18,24 @@
 
 namespace zeroth {
 
-// How the next token is drawn. Names and order are those of Hugging Face transformers: logits are
-// divided by the temperature, then the top_k largest stay, and then the fewest of these whose
-// probabilities add up to top_p.
+// How the next token is sampled, with the names and order of Hugging Face transformers: logits are
+// divided by the temperature, the top_k largest are kept, and then the smallest set of the largest
+// of these whose probabilities add up to top_p.
 struct SamplingOptions {
-  double temperature = 0.8;  // 0: the likeliest token
+  double temperature = 0.8;  // 0: greedy
   int64_t top_k = 0;         // 0: all
   double top_p = 1.0;
 };
-// Returns the index that a uniform draw in [0, 1) picks. Logits are not empty.
+// Returns the index that `uniform`, drawn from [0, 1), selects. `logits` must not be empty.
 int32_t PickToken(absl::Span<const float> logits, const SamplingOptions& options, double uniform);
 
 struct GenerateOptions {
   int64_t max_tokens = 160;
   SamplingOptions sampling;
   uint64_t seed = 0;
-  // Tokens that end a text, and are not part of it.
+  // Tokens that end the generation; they are not returned.
   std::vector<int32_t> stop_tokens;
-  // Ids from here on are never picked, since the tokenizer does not have them. 0: all may be
-  // picked.
+  // Ids from this one on are never picked, since the tokenizer lacks them. 0: no limit.
   int64_t vocab_size = 0;
 };
 // InvalidArgument names the option that is out of its range.
@@ -49,8 +48,8 @@ using LogitsFunction = absl::FunctionRef<absl::StatusOr<Tensor>(
 using TokenSink = absl::FunctionRef<absl::Status(int32_t token)>;
 
 // Returns the tokens that follow `prompt`, the same on every rank. `logits` computes those of
-// `model`. Uses a cache if `model` supports one. Without it, and once the model's positions are
-// used up, each token costs a forward of the whole context, cut on the left. InvalidArgument for
+// `model`. Uses a KV cache if `model` supports one. Without a cache, and once the context is full,
+// each token costs a forward of the whole context, truncated on the left. InvalidArgument for
 // options out of range, and for a prompt that is empty or has ids beyond the vocabulary.
 absl::StatusOr<std::vector<int32_t>> Generate(
     const LanguageModel& model, absl::Span<const int32_t> prompt, const GenerateOptions& options,

@@ -20,8 +20,8 @@
 
 namespace zeroth {
 
-// What backward recomputes in a module that uses HookedOne. "Every second matmul" includes the
-// module's first.
+// What backward recomputes in a module that uses HookedOne. "Every second matmul" begins with the
+// module's first; "read" means that backward reads the result.
 enum class Recomputes : uint8_t {
   kNothing,
   kAll,              // everything: forward keeps only the input
@@ -33,7 +33,7 @@ enum class Recomputes : uint8_t {
 // order.
 class KeptOutputs {
  public:
-  // Neither kNothing nor kAll.
+  // `recomputes` is kSelected or kBetweenProducts.
   explicit KeptOutputs(Recomputes recomputes) : recomputes_(recomputes) {}
 
   // Called once for each matmul, in order. `is_read` is false for a Context::unread_result, and
@@ -45,7 +45,7 @@ class KeptOutputs {
   }
 
   void Keep(Tensor output) { kept_.push_back(std::move(output)); }
-  // The second forward begins, and reads the kept outputs, the earliest first.
+  // Begins the second forward, which takes the kept outputs in the order of the first.
   void BeginSecond() {
     is_second_ = true;
     products_ = 0;
@@ -63,14 +63,15 @@ class KeptOutputs {
   bool is_second_ = false;
 };
 
-// Runs `make`, which writes a matmul with weights to `outputs`, or reads the kept outputs instead.
-// Undefined outputs are left out. Copies are kept, since a later operation may change an output in
-// place. A second forward does neither if `is_read` is false (Context::unread_result).
+// Runs `make`, which writes a matmul with weights to `outputs`. If the context's kept outputs
+// include this matmul, the first forward keeps copies of `outputs`, since a later operation may
+// change one in place, and the second forward reads the copies instead. A second forward does
+// neither if `is_read` is false (Context::unread_result). Skips undefined outputs.
 absl::Status MakeOrTakeProduct(Context& context, absl::Span<const Matrix> outputs, bool is_read,
                                absl::FunctionRef<absl::Status()> make);
 
-// The same for a matmul with weights whose result, of this shape and type, is a sum over ranks. It
-// counts as a matmul, and is kept even if it is not every second one.
+// The same for a matmul with weights whose result, of this shape and type, is summed over ranks. It
+// counts as a matmul, but is kept even when it is not one of every second.
 absl::StatusOr<Tensor> MakeOrTakeSum(Context& context, const Shape& shape, DType dtype,
                                      bool is_read,
                                      absl::FunctionRef<absl::StatusOr<Tensor>()> make);

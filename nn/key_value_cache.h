@@ -14,9 +14,9 @@
 
 namespace zeroth {
 
-// Each layer's keys and values of the tokens that a model has seen of one sequence, so that the
-// next tokens are computed without those before them (LanguageModel::Logits). Used by one rank's
-// thread only.
+// The KV cache of one sequence: each layer's keys and values of the tokens so far, so that the next
+// tokens are computed without recomputing these (LanguageModel::Logits). Used by one rank's thread
+// only.
 class KeyValueCache {
  public:
   // `capacity` is in tokens.
@@ -29,7 +29,7 @@ class KeyValueCache {
   int64_t size() const { return size_; }
   void Grow(int64_t tokens) { size_ += tokens; }
 
-  // One layer's keys and values, [capacity, width]; uninitialised at first.
+  // Returns one layer's keys and values, [capacity, width]; uninitialised at first.
   absl::StatusOr<Tensor> Of(const void* layer, Device& device, int64_t width, DType dtype) {
     Tensor& kept = kept_[layer];
     if (!kept.defined()) {

@@ -47,9 +47,8 @@ std::vector<ModelPreset> Presets() {
   return presets;
 }
 
-// Lets tensor ranks share rows if TensorParallelOptions::sequence is set. Only for a forward that a
-// backward follows: without one there are no activations to save, and sequences may have any
-// length.
+// Turns sequence parallelism on if TensorParallelOptions::sequence is set. Only for a forward that
+// a backward follows: inference has no activations to save, and its sequences may have any length.
 absl::Status ShareRows(Context& context, const Tensor& tokens) {
   const TensorRanks* const ranks = context.tensor_ranks();
   const bool shared = ranks != nullptr && ranks->sequence();
@@ -170,7 +169,8 @@ double LanguageModel::FlopsPerToken(int64_t seq) const {
     adapters += adapter.a->global_numel() + adapter.b->global_numel();
   }
   const double per_weight = adapters > 0 ? 4.0 : 6.0;
-  // Of modules that are trained beside adapters. Tables of embeddings are not multiplied.
+  // Weights trained in full beside adapters: 2 more each, for their gradients. Embedding tables
+  // have no matmul.
   int64_t trained = 0;
   if (adapters > 0) {
     if (head_weight().requires_grad()) trained += head_weight().global_numel();
@@ -215,7 +215,7 @@ absl::StatusOr<nlohmann::json> PresetConfig(absl::string_view name) {
   for (const ModelPreset& preset : Presets()) {
     if (name == preset.name) return ParseJson(preset.config, "preset " + preset.name);
   }
-  // Hubs put the owner before the name.
+  // Model hubs write "owner/name".
   const absl::string_view last = name.substr(name.rfind('/') + 1);
   return InvalidArgument("unknown model '", name, "'", InsteadOf(last, kElsewhere, PresetNames()),
                          "; a Hugging Face directory is for --init_from");

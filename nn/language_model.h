@@ -47,8 +47,8 @@ class LanguageModel : public Module {
   // True if Logits supports a cache. A custom model may return true if all of its attention is that
   // of nn/layers, and its positions begin at Context::first_position.
   virtual bool SupportsCache() const { return false; }
-  // Above 0: sequences that are longer than this are rotated by other frequencies (LongRoPE), so a
-  // cache with at most this many tokens is of no use in them.
+  // Above 0: sequences longer than this use other rotary frequencies (LongRoPE), so a cache filled
+  // with at most this many tokens is stale for them.
   virtual int64_t CacheValidUpTo() const { return 0; }
 
   // True if parts of the model add to Context::extra_loss.
@@ -56,13 +56,13 @@ class LanguageModel : public Module {
 
   virtual int64_t vocab_size() const = 0;
   virtual int64_t max_seq_len() const = 0;
-  // The weight of the logits, [vocab, dim]; the embedding's if they are tied.
+  // The output projection (lm_head), [vocab, dim]; the embedding's weight if the two are tied.
   const Parameter& head_weight() const { return const_cast<LanguageModel*>(this)->head(); }
   // True if sequences may be packed documents (Context::document_starts).
   virtual bool TakesDocuments() const { return false; }
-  // Floating-point operations of forward and backward for one token in a sequence of `seq`, from
-  // which utilisation is computed: those of causal attention, and 6 for each weight that the token
-  // is multiplied with, or 4 for a weight that LoRA freezes, which has no gradient.
+  // Returns the floating-point operations of forward and backward per token of a sequence of `seq`,
+  // for utilisation (MFU): those of causal attention, plus 6 per weight of a matmul, or 4 if LoRA
+  // freezes the weight, which then has no gradient.
   double FlopsPerToken(int64_t seq) const;
   // The rules by which tensor ranks divide the parameters. Unimplemented names the part of the
   // model that cannot be divided; by default, no part can.
@@ -73,7 +73,7 @@ class LanguageModel : public Module {
  protected:
   // Final hidden states [batch, seq, dim], normalised.
   virtual absl::StatusOr<Value> Hidden(Context& context, const Tensor& tokens) = 0;
-  // [vocab, dim].
+  // The output projection, [vocab, dim].
   virtual Parameter& head() = 0;
   // Above 0: a logit x becomes LogitCap() * tanh(x / LogitCap()), in the loss too.
   virtual float LogitCap() const { return 0; }
@@ -81,16 +81,16 @@ class LanguageModel : public Module {
   virtual int64_t MatmulWeights() const = 0;
   // Layers times the width of all query heads, to which attention's cost is proportional.
   virtual int64_t AttentionWidth() const = 0;
-  // The number of tokens that one attends to at most; 0: all before it.
+  // The sliding window: the most tokens that a token attends to; 0: no window.
   virtual int64_t AttentionWindow() const { return 0; }
-  // The part of AttentionWidth whose layers have the window.
+  // AttentionWidth of the layers with the window.
   virtual int64_t WindowedAttentionWidth() const { return AttentionWidth(); }
 
  private:
   absl::StatusOr<Value> CrossEntropy(Context& context, const Tensor& tokens, const Tensor& targets);
 };
 
-// Reduces `model` to the parts of tensor rank `index`, as DivideParameters. Unimplemented for a
+// Reduces `model` to the shard of tensor rank `index`, by DivideParameters. Unimplemented for a
 // model with 8-bit matmuls.
 absl::Status DivideModel(LanguageModel& model, const TensorParallelOptions& options, int index);
 
@@ -123,10 +123,10 @@ struct ModelRegistration {
                     std::vector<ModelPreset> presets = {});
 };
 
-// The configuration of a preset of a family that is linked in. InvalidArgument lists the presets'
-// names.
+// Returns the config.json of a preset of any family that is linked in. InvalidArgument lists the
+// presets' names.
 absl::StatusOr<nlohmann::json> PresetConfig(absl::string_view name);
-// In order of size within a family.
+// Returns the names of all presets, by size within a family.
 std::vector<std::string> PresetNames();
 
 }  // namespace zeroth

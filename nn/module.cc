@@ -36,13 +36,13 @@ absl::StatusOr<Value> Recomputed(
     Tape again;
     again.Record([] { return absl::OkStatus(); });  // the body may have nothing to record
     const auto scope = context.UseTape(again);
-    const auto same = context.UseDraws(draws);  // other forwards may have had others since
+    const auto same = context.UseDraws(draws);  // later forwards may have set other draws
     const auto takes = context.UseKeptOutputs(kept.get());
     const auto unread = context.UseUnreadResult(&module);
     ZEROTH_ASSIGN_OR_RETURN(const Value second, body(context, x));
     if (kept != nullptr) ZEROTH_RETURN_IF_ERROR(kept->ExpectAllTaken());
     if (second.node != nullptr && second.node->is_end) {
-      // Its gradients are computed already, for a loss that nothing follows.
+      // The fused loss computes its gradients in forward, so backward cannot recompute it.
       return FailedPrecondition("module '", module.name(),
                                 "' ends in LinearCrossEntropyOp, and is to be computed again; "
                                 "compute the loss outside of it, or keep what it computes");

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Modules: named parameters, children, and hooks around forward and backward. Through the hooks,
-// sharding reaches a model that does not know of it.
+// Modules: named parameters, children, and hooks around forward and backward, through which
+// sharding works without changes to a model.
 
 #pragma once
 
@@ -69,7 +69,7 @@ class Module {
   // The number of their elements.
   int64_t ParameterCount() const;
 
-  // For modules whose forward is HookedOne.
+  // Only a module whose forward is HookedOne can recompute.
   using Recomputes = zeroth::Recomputes;
   void set_recomputes(Recomputes what) { recomputes_ = what; }
 
@@ -112,20 +112,20 @@ class Module {
     return result;
   }
 
-  // The same for a module that makes one activation from another, which backward may compute again:
-  // `body` may be kept until then, and must refer only to objects that live as long as the module.
+  // As Hooked, for a module from one activation to another, which backward may recompute: `body`
+  // may be kept until then, so what it refers to must live as long as the module.
   using OneToOne = std::function<absl::StatusOr<Value>(Context& context, const Value& x)>;
   absl::StatusOr<Value> HookedOne(Context& context, const Value& x, const OneToOne& body);
 
-  // Activation checkpointing leaves out a result that backward does not read, if the modules that
-  // make it have a part in that. True if this module's body may leave out its last operation: the
-  // values of its result are not read.
+  // True in a recomputed forward if backward does not read this module's result, so that its body
+  // may skip its last operation. Calling this is optional: other modules compute the result.
   bool LeavesOutResult(const Context& context) const {
     return context.unread_result() == this && context.recording();
   }
-  // While the returned object exists, `child` makes the result of this module's body. Call this
-  // around the child's forward, only if nothing reads the child's result but the caller, or an
-  // AddOp that makes the result and gets !LeavesOutResult(context) as `is_read`.
+  // Declares, while the returned object exists, that `child`'s result is the result of this
+  // module's body, so that `child` may skip it as well. Call this around the child's forward, and
+  // only if nothing but the caller reads the child's result, or only an AddOp that makes this
+  // module's result and gets !LeavesOutResult(context) as `is_read`.
   ScopedValue<const Module*> MakesResult(Context& context, const Module& child) const {
     const bool is_unread = context.unread_result() == this && !child.CastsOutput();
     return context.UseUnreadResult(is_unread ? &child : nullptr);
@@ -150,8 +150,8 @@ class Module {
   Recomputes recomputes_ = Recomputes::kNothing;
 };
 
-// The modules of type M, such as const Linear, among `root` and its descendants, parents before
-// children.
+// Returns the modules of type M, such as const Linear, among `root` and its descendants, parents
+// before children.
 template <typename M>
 std::vector<M*> ModulesOf(std::conditional_t<std::is_const_v<M>, const Module, Module>& root) {
   std::vector<M*> found;

@@ -10,10 +10,9 @@ namespace zeroth {
 
 class Context;
 
-// A loss that is computed from the losses of a micro-batch's tokens, as those of preference pairs
-// are. A model's loss is the mean over its tokens, or this (Context::UseObjective). An objective
-// costs one more product of the hidden states and the head, since the losses of tokens come before
-// the weights of their gradients.
+// A loss computed from the per-token losses of a micro-batch, as for preference pairs; it replaces
+// a model's mean over tokens (Context::UseObjective). It costs one more matmul of the hidden states
+// and the head, since the weights of the gradients are known only after all losses.
 class TokenObjective {
  public:
   struct Result {
@@ -25,11 +24,12 @@ class TokenObjective {
 
   // `losses`, fp32 [batch, seq]: -log p(target), or 0 where the target, int32 [batch, seq], is -100
   // and does not count. Enqueues its work on the context's compute stream. `weights` are not read
-  // while the context does not record, as in evaluation. Every rank of a group of tensor ranks
-  // calls it, with the same losses.
+  // while the context does not record, as in evaluation. Called on every tensor rank, with the same
+  // losses.
   //
-  // Gradients are averaged over micro-batches and ranks. For a mean over the samples of the global
-  // batch, divide by Context::token_divisor where it is defined.
+  // It sees one micro-batch of one data-parallel rank; gradients are then averaged over
+  // micro-batches and ranks. For a mean over the samples of the global batch, divide by
+  // Context::token_divisor where it is defined.
   virtual absl::StatusOr<Result> Apply(Context& context, const Tensor& losses,
                                        const Tensor& targets) = 0;
 };

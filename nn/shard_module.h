@@ -34,7 +34,7 @@ WrapPolicy WrapNorms(WrapPolicy others);
 // The whole model is one unit.
 WrapPolicy WrapNothing();
 
-// The units of a model in order of declaration, the root first, and the module of each. A parameter
+// The units of a model in order of declaration, the root first, and their modules. A parameter
 // belongs to the innermost wrapped module that contains all modules that use it (several, if it is
 // tied), or to the root.
 struct WrapPlan {

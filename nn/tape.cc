@@ -122,7 +122,7 @@ absl::Status Backward(Context& context, const Value& loss) {
                            ", expected one element");
   }
   if (context.tape().ends() > (loss.node->is_end ? 1 : 0)) {
-    // Sharded modules then drop their gradients, including the other loss's.
+    // Clear makes sharded modules drop their gradients, which include the other loss's.
     context.tape().Clear();
     return FailedPrecondition(
         "backward: ",

@@ -32,13 +32,13 @@ struct Matrix;
 // The gradient of one activation, for as long as backward needs it.
 struct GradientNode {
   Tensor grad;  // undefined until the first contribution
-  // True for a loss whose gradients were computed together with it, times Context::loss_scale.
+  // True for a fused loss, whose forward has computed its gradients, times Context::loss_scale.
   // Backward starts there, and no operation may follow it.
   bool is_end = false;
   // For the output of a fused GELU: the tensor that the activation was applied to.
   Tensor gelu_input;
-  // For the same output: the part of the gradient that a linear layer has already multiplied by the
-  // GELU's derivative, in the matmul that made it. Undefined if there is none; `grad` has the rest.
+  // For the same output: the part of the gradient that the next linear layer has multiplied by the
+  // GELU's derivative in its matmul. Undefined if there is none; `grad` has the rest.
   Tensor grad_of_gelu_input;
 };
 
@@ -77,7 +77,7 @@ class Tape {
   void set_recording(bool on) { recording_ = on; }
 
   void Record(Entry backward) { entries_.push_back(std::move(backward)); }
-  // Counts losses whose gradients were computed together with them, since the last backward.
+  // Counts the fused losses (GradientNode::is_end) since the last backward.
   void RecordEnd() { ++ends_; }
   int ends() const { return ends_; }
   // Adds a function that ends what the forward has left in progress. Cleanups run, the latest
@@ -100,7 +100,7 @@ class Tape {
   int ends_ = 0;
 };
 
-// Dropout's draws are a function of these, the place in the model, and the element.
+// What dropout's draws depend on, besides the dropout's name and the element's index.
 struct StepDraws {
   uint64_t seed = 0;
   int64_t step = 0;
@@ -108,7 +108,7 @@ struct StepDraws {
   int64_t first_sample = 0;
 };
 
-// Nothing is recorded while it exists: for evaluation and inference.
+// Turns recording off while it exists (torch.no_grad), for evaluation and inference.
 class NoGradient : public ScopedValue<bool> {
  public:
   explicit NoGradient(Tape& tape) : ScopedValue(tape.recording_, false) {}
@@ -142,14 +142,14 @@ class Context {
   const Tensor& document_starts() const { return document_starts_; }
   void set_document_starts(Tensor starts) { document_starts_ = std::move(starts); }
 
-  // fp32 [1] in device memory: the divisor of a loss, which is a sum over targets. For a batch that
-  // is part of a larger one: the mean is over the targets of the larger one. Undefined: the number
-  // of this batch's targets that count.
+  // fp32 [1] in device memory: the divisor of a loss, which is a sum over targets. Set for a batch
+  // that is part of a larger one, over whose counted targets the mean is. Undefined: the number of
+  // this batch's counted targets.
   const Tensor& token_divisor() const { return token_divisor_; }
   void set_token_divisor(Tensor divisor) { token_divisor_ = std::move(divisor); }
 
-  // What a model's loss is while the result of UseObjective exists; nullptr: the mean over its
-  // tokens. Only the forward reads it.
+  // The model's loss while the result of UseObjective exists; nullptr: the mean over tokens. Only
+  // forward reads it.
   TokenObjective* objective() const { return objective_; }
   ScopedValue<TokenObjective*> UseObjective(TokenObjective& objective) {
     return ScopedValue<TokenObjective*>(objective_, &objective);
@@ -159,8 +159,8 @@ class Context {
   bool adapters_are_off() const { return adapters_are_off_; }
   ScopedValue<bool> TurnAdaptersOff() { return ScopedValue<bool>(adapters_are_off_, true); }
 
-  // fp32 [1]: parts of a model add auxiliary losses here, which become a part of the model's loss.
-  // Undefined outside of a forward that is trained, and while activations are recomputed.
+  // fp32 [1]: modules add auxiliary losses here, which are added to the model's loss. Undefined
+  // outside of a forward that is trained, and while activations are recomputed.
   const Tensor& extra_loss() const { return extra_loss_; }
   void set_extra_loss(Tensor loss) { extra_loss_ = std::move(loss); }
 
@@ -172,8 +172,7 @@ class Context {
   // The position of the first token of a sequence that this forward computes.
   int64_t first_position() const { return cache_ == nullptr ? 0 : cache_->size(); }
 
-  // Set while a module is computed whose second forward reads some of the first one's outputs; null
-  // otherwise.
+  // Set in both forwards of a module with selective activation checkpointing; null otherwise.
   KeptOutputs* kept_outputs() const { return kept_outputs_; }
   ScopedValue<KeptOutputs*> UseKeptOutputs(KeptOutputs* kept) {
     return ScopedValue<KeptOutputs*>(kept_outputs_, kept);
@@ -191,13 +190,13 @@ class Context {
   // Operations record on another tape while the result exists.
   ScopedValue<Tape*> UseTape(Tape& tape) { return ScopedValue<Tape*>(tape_, &tape); }
 
-  // The ranks that compute the layers together with this one; nullptr if there are none. They
-  // outlive their use here.
+  // The tensor-parallel group of this rank; nullptr: no tensor parallelism. It must outlive its use
+  // here.
   TensorRanks* tensor_ranks() const { return tensor_ranks_; }
   void set_tensor_ranks(TensorRanks* ranks) { tensor_ranks_ = ranks; }
-  // True if each of these ranks holds a share of the rows of activations between layers
-  // (TensorParallelOptions::sequence). Set by a model's forward, and left until its backward has
-  // run, which reads it; forwards without a backward have another value only while they run.
+  // True with sequence parallelism (TensorParallelOptions::sequence): each tensor rank holds a
+  // share of the rows of activations between layers. Set by a model's forward, and kept until its
+  // backward has run, which reads it; a forward without a backward changes it only while it runs.
   bool rows_are_shared() const { return rows_are_shared_; }
   void set_rows_are_shared(bool shared) { rows_are_shared_ = shared; }
   ScopedValue<bool> UseRowsAreShared(bool shared) {
@@ -234,7 +233,8 @@ class Context {
 // Where an operation's backward writes its contribution to a gradient. With `accumulate` it adds to
 // the tensor's values, and may change them in place.
 using NodeSlot = Parameter::GradientSlot;
-// The gradient of `activation`, with its shape and type.
+// Returns where to write a contribution to the gradient of `activation`, which has its shape and
+// type.
 absl::StatusOr<NodeSlot> TakeGradient(Context& context, GradientNode& node,
                                       const Tensor& activation);
 // The same for an operation that has not kept the activation.
@@ -250,15 +250,15 @@ void RecordBackward(Context& context, const Value& result,
 absl::Status AddGradient(Context& context, GradientNode& node, Tensor contribution);
 
 // Plays the backward of everything recorded, from loss_scale * `loss`, which has one element.
-// FailedPrecondition if `loss` was not recorded; or, and the record is dropped, if another loss was
-// whose gradients were computed together with it.
+// FailedPrecondition if `loss` was not recorded, or if another fused loss was; then the record is
+// dropped.
 absl::Status Backward(Context& context, const Value& loss);
 
-// A copy of a matrix, in separate memory.
+// Returns a contiguous copy of a matrix.
 absl::StatusOr<Tensor> CopyOf(Context& context, const Matrix& matrix);
-// x, rounded to another type unless it has that type already.
+// Returns x cast to `dtype`, or x itself if it has that type.
 absl::StatusOr<Tensor> CastTo(Context& context, const Tensor& x, DType dtype);
-// The full values of a parameter. FailedPrecondition if its unit is not gathered.
+// Returns the full values of a parameter. FailedPrecondition if its unit is not gathered.
 absl::StatusOr<Tensor> FullValues(const Parameter& parameter);
 
 }  // namespace zeroth

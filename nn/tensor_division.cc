@@ -18,8 +18,8 @@ namespace {
 // outputs.
 constexpr absl::string_view kLoraA = ".lora_A";
 constexpr absl::string_view kLoraB = ".lora_B";
-constexpr absl::string_view kScales = "_scales";                    // of a packed weight
-constexpr absl::string_view kMagnitude = ".lora_magnitude_vector";  // of its outputs
+constexpr absl::string_view kScales = "_scales";                    // a packed weight's scales
+constexpr absl::string_view kMagnitude = ".lora_magnitude_vector";  // DoRA's, one for each output
 
 const DivisionRule* FindRule(absl::Span<const DivisionRule> rules, const std::string& parameter) {
   const size_t dot = parameter.rfind('.');
@@ -57,8 +57,8 @@ absl::Status ExpectDivisible(const Parameter& parameter, const DivisionRule& rul
                         "deterministic pieces");
 }
 
-// The inputs of a packed weight are divided between blocks of codes. A block of one element: it is
-// not packed, or every element has its own code.
+// Packed weights are divided by inputs only between blocks of codes. A block is one element for
+// parameters that are not codes, and in formats with a code for each element.
 PackedShape BlockOf(const Parameter& parameter) {
   return {FormatOfCodes(parameter.name()).value_or(PackedFormat::kNone)};
 }

@@ -21,12 +21,12 @@ enum class Division : uint8_t {
   kReplicated,   // every rank has all of it, and computes the same gradient
   kNormOfHeads,  // every rank has all of it, and computes the gradient from its heads
   // Column-parallel: the outputs of a linear layer, with its bias, or of a norm over all such
-  // outputs. An adapter's half with the outputs is divided.
+  // outputs. Divides an adapter's output half.
   kOutputs,
-  // Row-parallel: the inputs of a linear layer, whose bias is replicated. An adapter's half with
-  // the inputs is divided.
+  // Row-parallel: the inputs of a linear layer, whose bias is replicated. Divides an adapter's
+  // input half.
   kDepth,
-  kVocabulary,  // the rows of a table of tokens
+  kVocabulary,  // the rows of an embedding table or of the head
 };
 
 struct DivisionRule {
@@ -35,7 +35,7 @@ struct DivisionRule {
   // For kOutputs: the widths of outputs that are stored side by side, and divided separately.
   // Empty: one.
   std::vector<int64_t> sections = {};
-  int64_t heads = 0;  // heads that must stay whole; 0: there are none
+  int64_t heads = 0;  // heads that must stay whole; 0: none
 };
 
 // Reduces each parameter of `model` to the part of rank `index` of options.size

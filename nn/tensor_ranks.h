@@ -21,9 +21,9 @@ inline constexpr char kTensorAxis[] = "tensor";
 
 struct TensorParallelOptions {
   int size = 1;  // tensor ranks
-  // Above 0, a power of two: the depth of matmuls that is divided among ranks has this many equal
-  // pieces. Their results are summed in fp32 along one binary tree, so every `size` that divides
-  // the number gives the same bits.
+  // Above 0, a power of two: the depth of matmuls, if divided among ranks, is cut into this many
+  // equal pieces, whose results are summed in fp32 along one binary tree, so every `size` that
+  // divides the number gives the same bits.
   int deterministic = 0;
   // Sequence parallelism: each rank computes norms and sums between layers on its share of the
   // rows, so activations there take 1 / size of the memory (Korthikanti et al., "Reducing

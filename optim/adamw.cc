@@ -273,7 +273,7 @@ std::vector<ShardState> AdamW::states() const {
   return states;
 }
 
-// One kernel call updates all state in memory, and one more each chunk of offloaded state.
+// One kernel call updates all state in memory; each chunk of offloaded state takes another.
 absl::Status AdamW::Update(const Tensor& grad_factor) {
   ZEROTH_RETURN_IF_ERROR(ExpectReducedGradients());
   std::vector<AdamWArgs> in_memory;

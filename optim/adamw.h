@@ -34,26 +34,26 @@ using ParameterSelection = std::function<bool(const Parameter&)>;
 // and not negative, and the state's type is one of the three.
 absl::Status ValidateAdamWOptions(const AdamWOptions& options);
 
-// ShardingOptions::block_numel must be a multiple of this for moments of `state_dtype`.
+// Returns the number of which ShardingOptions::block_numel must be a multiple for these moments.
 int64_t RequiredBlockNumel(DType state_dtype);
 
-// The scalars of an update in step `step`, counted from 1, without weight decay.
+// Returns the scalars of an update without weight decay; `step` counts from 1.
 AdamWArgs AdamWStepArgs(const AdamWOptions& options, int64_t step, double lr);
 
 // AdamW (Loshchilov and Hutter, 2019) on the shards of one rank. Moments exist only for the
 // elements that this rank owns (ZeRO, Rajbhandari et al., 2020). Parameters are updated in
-// MixedPrecision::master_dtype, element by element, or block by block of a parameter. Draws that
-// round depend on the element's place in its parameter. So no bit depends on where shards begin,
-// nor on offloading (ShardingOptions::offload), where state passes through memory in chunks. Used
-// by one rank's thread only.
+// MixedPrecision::master_dtype, element by element, or block by block with 8-bit moments. The draws
+// of stochastic rounding depend on an element's index in its parameter. So no bit depends on where
+// shards begin, nor on offloading (ShardingOptions::offload), where state passes through memory in
+// chunks. Used by one rank's thread only.
 class AdamW : public Optimizer {
  public:
   // Allocates zeroed moments, in the sharding's store if optimizer state is offloaded.
   // InvalidArgument for an option, or a group's setting, that is out of its range; for a unit whose
   // shards do not end at the state's blocks; and for a group without a parameter that can have a
   // gradient (Unit::takes_gradient, frozen now or not). The message names the unit or the group.
-  // `sharding` and `kernels` outlive the optimizer. With `selects`, only for the parameters that it
-  // selects: the others are another optimizer's, but may belong to groups too.
+  // `sharding` and `kernels` outlive the optimizer. With `selects`, it updates only the selected
+  // parameters; groups may name the others too, which another optimizer updates.
   static absl::StatusOr<std::unique_ptr<AdamW>> Create(Sharding& sharding, Kernels& kernels,
                                                        const AdamWOptions& options,
                                                        absl::Span<const ParameterGroup> groups = {},
@@ -67,9 +67,9 @@ class AdamW : public Optimizer {
     return Create(sharded.sharding(), sharded.kernels(), options, groups);
   }
 
-  // The row of a parameter's coefficients, also for parameters that are another optimizer's. There
-  // are two rows for parameters without a group, and then two for each group: without weight decay
-  // and with it.
+  // Returns the row of a parameter's coefficients, whether this or another optimizer updates it.
+  // There are two rows for parameters without a group, and then two for each group: without weight
+  // decay and with it.
   size_t RowOf(const Parameter& parameter) const;
   absl::Status Update(const Tensor& grad_factor = Tensor()) override;
   // The moments "m" and "v", and their scales "m_scale" and "v_scale" if they are 8-bit codes.
@@ -86,7 +86,7 @@ class AdamW : public Optimizer {
     int64_t numel;
     size_t row;             // of coefficients_
     uint64_t stream;        // of the parameter's draws
-    int64_t first_element;  // the range's begin in the parameter, of which its draws depend
+    int64_t first_element;  // its index in the parameter, which selects the draws
   };
   // The settings of the parameters of one group, or of those without a group.
   struct Settings {
@@ -114,8 +114,8 @@ class AdamW : public Optimizer {
   // The operands of an update: parameters, gradients, both moments and, for 8-bit moments, both
   // scales.
   std::vector<StatePass::Operand> Operands(const State& state) const;
-  // Appends the updates of the elements of `ranges` among [begin, begin + chunk[0].numel()), where
-  // `chunk` has the operands' elements.
+  // Appends the updates of those elements of `ranges` that lie in [begin, begin +
+  // chunk[0].numel()). `chunk` holds these elements of each operand.
   void AppendUpdates(absl::Span<const Range> ranges, const Tensor& grad_factor, int64_t begin,
                      absl::Span<const Tensor> chunk, std::vector<AdamWArgs>& updates) const;
 
@@ -124,7 +124,7 @@ class AdamW : public Optimizer {
   std::vector<State> states_;
   std::vector<Settings> settings_;                  // for parameters without a group, then by group
   std::map<const Parameter*, size_t> settings_of_;  // for parameters that have a group
-  // Of the current step; RowOf returns a parameter's row.
+  // The coefficients of the current step; RowOf returns a parameter's row.
   DeviceRows<AdamWCoefficients> coefficients_;
 };
 

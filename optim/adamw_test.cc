@@ -29,7 +29,7 @@ std::vector<float> Draw(const char* name, int64_t count, float scale = 1.0f) {
   return values;
 }
 
-// p = [1, 2, 3, 4] after three known gradients.
+// Returns p = [1, 2, 3, 4] after three known gradients.
 std::vector<float> KnownCase(EpsMode eps_mode) {
   std::vector<float> values;
   const absl::Status status = RunLocalRanks(1, [&](Communicator& world) -> absl::Status {
@@ -62,7 +62,7 @@ TEST(AdamWTest, KnownValuesAfterThreeSteps) {
   EXPECT_NEAR(KnownCase(EpsMode::kBeforeCorrection)[3], 3.87923789, 1e-6);
 }
 
-// Whole values after five steps.
+// Returns the whole parameters after five steps.
 Trained Train(const Layout& layout) {
   return TrainRanks(layout, Shape({7, 5}), Shape({11}), [](Rank& rank) -> absl::Status {
     ZEROTH_RETURN_IF_ERROR(rank.Load(Draw("m", 35), Draw("v", 11)));

@@ -46,7 +46,7 @@ absl::Status AddOwnSquares(Sharding& sharding, Kernels& kernels, const Tensor& s
   return Annotate(sharding.offload().passes().Run(passes), "gradient norm");
 }
 
-// The exact sum of squares of all ranks, as words of an ExactSum.
+// Returns the exact sum of squares of all ranks, as words of an ExactSum.
 absl::StatusOr<Tensor> SumOfSquares(Sharding& sharding, Kernels& kernels) {
   Device& device = sharding.device();
   ZEROTH_ASSIGN_OR_RETURN(

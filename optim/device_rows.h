@@ -15,8 +15,8 @@
 
 namespace zeroth {
 
-// A step's scalars as rows of floats in device memory, where a step that is recorded once and
-// played many times reads them. Used by one rank's thread only.
+// A step's scalars as rows of floats in device memory, from which a step that is recorded once and
+// replayed many times reads them. Used by one rank's thread only.
 template <typename RowOf>
 class DeviceRows {
  public:
@@ -30,7 +30,7 @@ class DeviceRows {
     return absl::OkStatus();
   }
 
-  // The rows on the host, to be written. Waits until the rows of the step before have been copied.
+  // Returns the host's rows, to be written, once the previous step's rows have been copied.
   absl::StatusOr<std::vector<RowOf>*> Rows() {
     if (copied_ != nullptr) ZEROTH_RETURN_IF_ERROR(copied_->Synchronize());
     copied_ = nullptr;
@@ -43,7 +43,7 @@ class DeviceRows {
     ZEROTH_ASSIGN_OR_RETURN(copied_, stream.Record());
     return absl::OkStatus();
   }
-  // A row in device memory.
+  // Returns a row in device memory.
   Tensor Row(size_t row) const {
     return on_device_.View(static_cast<int64_t>(row) * kFloats, Shape({kFloats}));
   }
@@ -53,7 +53,7 @@ class DeviceRows {
 
   std::vector<RowOf> rows_;
   Tensor on_device_;
-  std::shared_ptr<Event> copied_;  // nullptr if no copy is under way
+  std::shared_ptr<Event> copied_;  // nullptr if no copy is in flight
 };
 
 }  // namespace zeroth

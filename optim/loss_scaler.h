@@ -14,8 +14,8 @@ struct LossScalerOptions {
   double initial_scale = 65536;
   // False: the scale stays, and the caller decides what an overflow means.
   bool dynamic = true;
-  int64_t growth_interval = 2000;  // finite steps in a row before the scale doubles
-  double min_scale = 1;            // at this scale, an overflow is an error of the gradients
+  int64_t growth_interval = 2000;  // consecutive finite steps before the scale doubles
+  double min_scale = 1;            // an overflow at this scale is an error of the gradients
   double max_scale = 16777216;     // 2^24
 };
 
@@ -33,7 +33,7 @@ class LossScaler {
   // The state that a checkpoint keeps.
   struct State {
     double scale = 1;
-    int64_t finite_steps = 0;  // in a row since the scale changed
+    int64_t finite_steps = 0;  // consecutive, since the scale changed
   };
 
   static absl::StatusOr<LossScaler> Create(const LossScalerOptions& options);

@@ -31,7 +31,7 @@ TEST(LossScalerTest, AnOverflowHalvesAndQuietStepsDouble) {
     EXPECT_TRUE(scaler.Update(true));
     EXPECT_EQ(scaler.scale(), 512);
   }
-  // Only steps in a row count.
+  // Only consecutive steps count.
   EXPECT_TRUE(scaler.Update(false));
   EXPECT_EQ(scaler.scale(), 256);
   for (const double expected : {256.0, 256.0, 512.0, 512.0, 512.0, 1024.0}) {

@@ -60,7 +60,7 @@ std::vector<float> Draw(const std::string& name, int64_t count, float scale = 1.
   return values;
 }
 
-// Whole values after kSteps, before each of which another may be skipped.
+// Returns the whole parameters after kSteps, each of which may follow a skipped step.
 Trained Train(const Layout& layout, const AdamWOptions& options, bool skipped_between = false) {
   return TrainRanks(layout, kMatrix, kVector, [&](Rank& rank) -> absl::Status {
     ZEROTH_RETURN_IF_ERROR(rank.Load(Draw("m", kMatrix.numel()), Draw("v", kVector.numel())));

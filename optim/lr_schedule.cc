@@ -22,7 +22,7 @@ constexpr double kPi = 3.14159265358979323846;
 
 using Shapes = Registry<LrSchedule, LrSchedule::Shape>;
 
-// How far the run is between its warm-up and its end, from 0 to 1.
+// Returns how far the run is between its warm-up and its end, from 0 to 1.
 double Progress(int64_t step, const LrScheduleOptions& options) {
   const int64_t length = options.total_steps - options.warmup_steps;
   if (length <= 0) return 1.0;
@@ -30,7 +30,7 @@ double Progress(int64_t step, const LrScheduleOptions& options) {
                   static_cast<double>(step - options.warmup_steps) / static_cast<double>(length));
 }
 
-// From min_lr at height 0 to lr at height 1.
+// Interpolates from min_lr at height 0 to lr at height 1.
 double Between(const LrScheduleOptions& options, double height) {
   return options.min_lr + (options.lr - options.min_lr) * height;
 }

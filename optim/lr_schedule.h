@@ -22,8 +22,8 @@ struct LrScheduleOptions {
   double lr = 0;             // the peak
   double min_lr = 0;         // at total_steps
   int64_t warmup_steps = 0;  // before the peak
-  int64_t total_steps = 0;   // of the whole run
-  double decay_ratio = 0.1;  // wsd: the part of total_steps in which the rate falls
+  int64_t total_steps = 0;   // of the run
+  double decay_ratio = 0.1;  // wsd: the fraction of total_steps over which the rate falls
 };
 
 // The learning rate as a function of the step, from 0. Warm-up: lr * (step + 1) / warmup_steps.
@@ -33,10 +33,11 @@ struct LrScheduleOptions {
 //   cosine    the same along half a cosine (Loshchilov and Hutter, "SGDR", 2017)
 //   wsd       lr, and over the last decay_ratio of the run linearly down to min_lr, called warm-up,
 //             stable, decay (Hu et al., "MiniCPM", 2024)
-// and others that are registered. Beyond total_steps these keep the last value. A value type.
+// and any others that are registered. These four keep their last value beyond total_steps. A value
+// type.
 class LrSchedule {
  public:
-  // The rate of a step after the warm-up: finite and at least 0. A pure function.
+  // Returns the rate of a step after the warm-up: finite and at least 0. A pure function.
   using Shape = std::function<double(int64_t step, const LrScheduleOptions& options)>;
 
   // InvalidArgument lists the names, or says which option is out of its range.
@@ -44,7 +45,7 @@ class LrSchedule {
                                            const LrScheduleOptions& options);
   // InvalidArgument, as from Create, unless a schedule of this name is linked in.
   static absl::Status Check(absl::string_view name);
-  // Those that are linked in, sorted.
+  // Returns the names that are linked in, sorted.
   static std::vector<std::string> Names();
 
   double At(int64_t step) const;

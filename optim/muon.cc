@@ -14,7 +14,7 @@
 
 namespace zeroth {
 
-// One round: each worker computes one matrix, or none.
+// One round, in which each worker computes one matrix or none.
 struct Muon::Round {
   int number = 0;
   std::vector<int> matrices;  // by worker; -1 for none
@@ -126,7 +126,7 @@ absl::Status Muon::SetGroups(absl::Span<const ParameterGroup> groups) {
 }
 
 absl::Status Muon::PrepareStep(int64_t step, double lr, double grad_scale) {
-  // ForgetSkippedStep has taken skipped steps back from this optimizer only.
+  // ForgetSkippedStep takes skipped steps back from this optimizer only, so AdamW's count follows.
   adamw_->set_step(step - 1);
   ZEROTH_RETURN_IF_ERROR(adamw_->BeginStep(lr, grad_scale));
   const double own_lr = options_.muon.lr > 0 ? lr / options_.lr * options_.muon.lr : lr;
@@ -209,7 +209,7 @@ absl::Status Muon::Update(const Tensor& grad_factor) {
     }
   }
   const absl::Status status = RunRounds(rounds, grad_factor);
-  // Exchanges that are under way use the rounds' memory.
+  // Exchanges in flight use the rounds' memory.
   if (!status.ok() && exchange_ != nullptr) exchange_->Synchronize().IgnoreError();
   return status;
 }

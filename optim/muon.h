@@ -90,17 +90,17 @@ class Muon : public Optimizer {
   Muon(Sharding& sharding, Kernels& kernels, const OptimizerOptions& options);
   absl::Status SetGroups(absl::Span<const ParameterGroup> groups);
   absl::Status AddWeights();
-  // Numbers the ranks of ranks_.
+  // Returns a worker's number among the ranks of ranks_, copy by copy.
   size_t Worker(int copy, int owner) const {
     return static_cast<size_t>(copy * ranks_.owners + owner);
   }
-  // Assigns the matrices that require gradients now: returns their indices, by worker.
+  // Assigns the matrices that now require gradients: returns each worker's indices.
   std::vector<std::vector<int>> Assign() const;
-  // The piece of a matrix that `owner` holds, as a piece of its part of the parameter.
+  // Returns the piece of a matrix that `owner` holds, relative to its part of the parameter.
   ShardLayout::Piece PieceOf(const Matrix& matrix, int owner) const;
-  // The matrix that this rank computes in a round; nullptr if there is none.
+  // Returns the matrix that this rank computes in a round; nullptr if there is none.
   const Matrix* OwnMatrix(const Round& round) const;
-  // This rank's pieces of the round's matrices, without empty ones, by copy and owner.
+  // Returns this rank's non-empty pieces of the round's matrices, by copy and owner.
   std::vector<Held> HeldPieces(const Round& round) const;
   static int64_t HeldNumel(absl::Span<const Held> held, int copy);
   absl::StatusOr<Tensor> ExchangeBuffer(int64_t numel) const;

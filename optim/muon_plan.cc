@@ -21,7 +21,7 @@ bool IsNumber(absl::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), absl::ascii_isdigit);
 }
 
-// The widths, along the outputs, of the blocks that are orthogonalised one by one.
+// Returns the widths, along the outputs, of the blocks that are orthogonalised separately.
 std::vector<int64_t> WidthsOf(const MatrixStructure& structure, int64_t outputs,
                               const MuonOptions& options) {
   if (options.per_head && structure.head_dim > 0 && outputs % structure.head_dim == 0) {
@@ -45,7 +45,7 @@ int PartsOf(const Parameter& parameter) {
   return parameter.part().has_value() ? parameter.part()->count : 1;
 }
 
-// Rows or columns [begin, begin + size) of a matrix.
+// Returns rows or columns [begin, begin + size) of a matrix.
 Matrix Range(const Tensor& matrix, int dim, int64_t begin, int64_t size) {
   if (dim == 1) return Matrix(matrix).Columns(begin, size);
   const int64_t columns = matrix.dim(1);

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Which matrices Muon updates, the parts that they consist of, and which rank computes which.
+// Plans Muon: which matrices it updates, their parts, and which rank computes which matrix.
 
 #pragma once
 
@@ -27,7 +27,7 @@ struct MuonPart {
   int64_t column = 0;
   int64_t rows = 0;
   int64_t columns = 0;
-  float scale = 1;  // factor of its update
+  float scale = 1;  // multiplies its update
 };
 
 // A matrix as one rank computes it: a range of a parameter, [rows, columns].
@@ -45,19 +45,19 @@ struct MuonMatrix {
 // InvalidArgument names the value that is out of its range.
 absl::Status ValidateMuonOptions(const MuonOptions& options);
 
-// True if Muon updates the parameter, and not AdamW. The patterns decide. Without patterns, Muon's
-// are the matrices of blocks: parameters with a number among the parts of their names, and with two
-// dimensions, or three (a matrix for each index of the first, as stacked experts). How the model is
-// divided into units does not matter.
+// Returns true if Muon updates the parameter, and not AdamW. options.patterns decide. Without
+// patterns, Muon updates the matrices of blocks: parameters with a number among the parts of their
+// names, and with two dimensions, or three (a matrix for each index of the first, as stacked
+// experts). How the model is divided into units does not matter.
 bool IsMuons(const Parameter& parameter, const MuonOptions& options);
 
-// The matrices of a parameter that is Muon's. Their parts follow Parameter::matrix if the options
-// ask for that.
+// Returns the matrices of a parameter that Muon updates, divided into parts by Parameter::matrix if
+// the options ask for that.
 std::vector<MuonMatrix> MatricesOf(const Parameter& parameter, const MuonOptions& options);
 
-// For each worker, the indices of its matrices, the most expensive first. In this order each matrix
-// goes to the worker with the least work so far ("longest processing time first", Graham, 1969).
-// The same on every rank.
+// Returns the indices of each worker's matrices, the most expensive first. Each matrix, in this
+// order, goes to the worker with the least work so far ("longest processing time first", Graham,
+// 1969). The same on every rank.
 std::vector<std::vector<int>> AssignByCost(absl::Span<const double> costs, int workers);
 
 // The ranks to which Muon's matrices are assigned: the owners of pieces, copy after copy. If tensor
@@ -72,18 +72,19 @@ struct MuonRanks {
   Communicator* owners_group = nullptr;  // the owners, in the order of their pieces
   Communicator* copies_group = nullptr;  // the ranks that hold copies of this rank's piece
 
-  // The place of an owner among the owners of its part.
+  // Returns the index of an owner among the owners of its part.
   int PlaceInPart(int owner_of_all) const { return owner_of_all % (owners / parts); }
 };
 
 // Returns the ranks for `parameter` of `unit`. Collective, like Mesh::Group.
 absl::StatusOr<MuonRanks> MuonRanksOf(Mesh& mesh, const Unit& unit, const Parameter& parameter);
-// Unimplemented for a matrix that has other ranks, or parts of different sizes.
+// Returns Unimplemented if the ranks of `parameter` differ from `ranks`, or its parts are not of
+// equal size.
 absl::Status ExpectRanks(const MuonRanks& ranks, const Mesh& mesh, const Unit& unit,
                          const Parameter& parameter);
 
-// Makes a divided matrix, fp32 [numel], of its parts, which lie one after the other, if it `joins`
-// them; otherwise makes the parts of the matrix. Enqueued.
+// If `joins`, assembles a tensor parallel matrix, fp32 [numel], from its parts, which lie end to
+// end in `from`; otherwise splits it into them. Enqueued.
 absl::StatusOr<Tensor> CopyParts(Kernels& kernels, const Parameter& parameter, const Tensor& from,
                                  bool joins);
 

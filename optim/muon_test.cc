@@ -162,7 +162,7 @@ Values Trained(const Case& setup) {
   return values;
 }
 
-// The definition, in float64, of one matrix.
+// Computes the definition for one matrix, in float64.
 std::vector<double> Reference(std::vector<double> x, int64_t rows, int64_t columns, int steps) {
   const auto at = [](int64_t width, int64_t i, int64_t j) {
     return static_cast<size_t>(i * width + j);
@@ -209,8 +209,8 @@ std::vector<double> Reference(std::vector<double> x, int64_t rows, int64_t colum
   return x;
 }
 
-// The result of `setup` for one matrix [rows, columns] that starts at `begin` of a parameter, in
-// float64.
+// Returns the result of `setup`, in float64, for one matrix [rows, columns] that starts at `begin`
+// of a parameter.
 std::vector<double> ReferenceTraining(const Parameter& parameter, const Case& setup, int64_t begin,
                                       int64_t rows, int64_t columns, double scale) {
   Toy toy;
@@ -503,7 +503,7 @@ TEST(MuonTest, WhatIsFrozenOrSkippedStays) {
   }
 }
 
-// 4 bytes of momentum for an element of a matrix, 8 for any other.
+// Momentum takes 4 bytes for an element of a matrix; AdamW's moments take 8 for any other.
 TEST(MuonTest, StateIsShardedAndSmall) {
   Case setup;
   setup.options = Options();

@@ -88,7 +88,7 @@ absl::StatusOr<NamedAdamW::Buffers> NamedAdamW::Step(const Buffers& gradients, d
   ZEROTH_RETURN_IF_ERROR(Check(gradients, "gradient"));
   Buffers updates;
   for (const auto& [name, gradient] : gradients) {
-    // The update of zeros is the update itself.
+    // Applied to zeros, the step leaves what is to be added.
     ZEROTH_ASSIGN_OR_RETURN(Tensor update, Tensor::Zeros(device_, gradient.shape(), DType::kFloat32,
                                                          MemoryCategory::kWorkspace));
     ZEROTH_RETURN_IF_ERROR_WITH(Update(states_.at(name), update, gradient, lr, 0.0), name);
@@ -116,7 +116,7 @@ absl::Status NamedAdamW::StepOnParams(const Buffers& params, const Buffers& grad
 template <typename Span>
 absl::StatusOr<NamedAdamW::Buffers> NamedAdamW::Upload(const std::map<std::string, Span>& spans,
                                                        const char* what) const {
-  // Before anything is copied: a span that is not a buffer's may be of any size.
+  // Lengths are checked before anything is copied: the span of an unknown buffer may have any size.
   for (const auto& [name, span] : spans) {
     ZEROTH_RETURN_IF_ERROR(CheckLength(name, static_cast<int64_t>(span.size()), what));
   }

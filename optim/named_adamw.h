@@ -19,8 +19,8 @@
 
 namespace zeroth {
 
-// AdamW on the caller's flat fp32 buffers, shards or not, which it knows by name. Kernels and
-// moments are those of AdamW, so a buffer that has a parameter's name gets the same bits. Used by
+// AdamW on flat fp32 buffers of the caller, whole parameters or shards, identified by name. Kernels
+// and moments are those of AdamW, so a buffer with a parameter's name gets the same bits. Used by
 // one thread only.
 class NamedAdamW {
  public:
@@ -29,8 +29,8 @@ class NamedAdamW {
   using Spans = std::map<std::string, absl::Span<float>>;
   using ConstSpans = std::map<std::string, absl::Span<const float>>;
 
-  // Zeroed moments for buffers of these lengths. `device` and `kernels` outlive the optimizer.
-  // InvalidArgument if a length is negative or an option is out of its range.
+  // Allocates zeroed moments for buffers of these lengths. `device` and `kernels` outlive the
+  // optimizer. InvalidArgument if a length is negative or an option is out of its range.
   static absl::StatusOr<std::unique_ptr<NamedAdamW>> Create(
       Device& device, Kernels& kernels, const std::map<std::string, int64_t>& lengths,
       const AdamWOptions& options);
@@ -46,12 +46,12 @@ class NamedAdamW {
   absl::StatusOr<std::map<std::string, std::vector<float>>> Step(const ConstSpans& gradients,
                                                                  double lr);
   absl::Status StepOnParams(const Spans& params, const ConstSpans& gradients, double lr);
-  // StepOnParams of every buffer at once: `params` and `gradients` hold them back to back in the
-  // order of their names, as a flat shard does. InvalidArgument if a length is not that of all
-  // buffers together, with both.
+  // Calls StepOnParams on every buffer at once: `params` and `gradients` hold them back to back in
+  // the order of their names, as a flat shard does. InvalidArgument states both lengths if a span
+  // is not as long as all buffers together.
   absl::Status UpdateShards(absl::Span<float> params, absl::Span<const float> gradients, double lr);
 
-  // Bytes of all moments.
+  // Returns the bytes of all moments.
   int64_t MemoryBytes() const;
 
  private:
@@ -61,7 +61,7 @@ class NamedAdamW {
     Tensor m_scale;  // with 8-bit moments
     Tensor v_scale;
     uint64_t stream = 0;  // of the draws that round this buffer's moments
-    int64_t step = 0;     // this buffer's own steps: bias correction leaves out those that it skips
+    int64_t step = 0;     // steps of this buffer, without those that it skips; for bias correction
   };
 
   NamedAdamW(Device& device, Kernels& kernels, const AdamWOptions& options)

@@ -15,8 +15,8 @@ namespace zeroth {
 namespace {
 
 constexpr float kCoefficients[] = {3.4445f, -4.7750f, 2.0315f};
-// Symmetric matmuls are computed below the diagonal only, in at most kMostStrips strips of at least
-// kLeastStripRows rows: five eighths of the work.
+// Symmetric matmuls are computed only on and below the diagonal, in at most kMostStrips strips of
+// at least kLeastStripRows rows: four strips do five eighths of the work.
 constexpr int64_t kMostStrips = 4;
 constexpr int64_t kLeastStripRows = 128;
 
@@ -46,7 +46,7 @@ class Part {
         s2_(s2.View(0, Shape({n_, n_}))),
         norm_squared_(norm_squared) {}
 
-  // to = one step from `from`, times `scale`.
+  // Computes to = one step from `from`, times `scale`.
   absl::Status Step(const Tensor& from, const Tensor& to, bool normalises, float scale) {
     const Matrix x = Of(from);
     ZEROTH_RETURN_IF_ERROR(LowerProduct(
@@ -78,7 +78,7 @@ class Part {
   Matrix Of(const Tensor& x) const {
     return Block(x, stride_, part_.row, part_.column, part_.rows, part_.columns);
   }
-  // Indices [first, last) of the smaller side.
+  // Returns indices [first, last) of the smaller side.
   Matrix Strip(const Matrix& x, int64_t first, int64_t last) const {
     if (is_tall_) return x.Columns(first, last - first);
     Matrix strip = x;

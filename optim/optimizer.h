@@ -26,7 +26,7 @@
 
 namespace zeroth {
 
-// The factor of an orthogonalised matrix's update.
+// Scales the update of an orthogonalised matrix.
 enum class MuonScale : uint8_t {
   kMatchRmsAdamW,  // 0.2 sqrt(max(rows, columns)): the size of AdamW's updates (Liu et al., "Muon
                    // is scalable for LLM training", 2025)
@@ -35,14 +35,14 @@ enum class MuonScale : uint8_t {
 
 // Muon's options; see muon.h.
 struct MuonOptions {
-  // The learning rate of steps whose rate is OptimizerOptions::lr; other steps scale it in
-  // proportion. 0: the step's rate.
+  // Muon's learning rate at steps whose rate is OptimizerOptions::lr; it follows the schedule in
+  // proportion. 0: the rate of the step.
   double lr = 0;
   double momentum = 0.95;
-  int ns_steps = 5;  // of Newton-Schulz
+  int ns_steps = 5;  // Newton-Schulz iterations
   MuonScale scale = MuonScale::kMatchRmsAdamW;
-  bool split_qkv = false;  // orthogonalise queries, keys and values of one matrix apart
-  bool per_head = false;   // orthogonalise each of their heads apart
+  bool split_qkv = false;  // orthogonalise queries, keys and values of a fused matrix separately
+  bool per_head = false;   // orthogonalise each of their heads separately
   // The type of matmuls: fp32 or bf16. std::nullopt: fp32 on a CPU, bf16 elsewhere.
   std::optional<DType> precision = std::nullopt;
   // Patterns of the names of Muon's matrices, see MatchesPattern. Empty: the matrices of the
@@ -63,12 +63,12 @@ struct OptimizerOptions {
   // scale for each kMomentBlock elements of a parameter (moment_codes.h). They take 8, 4 and 2.0625
   // bytes a parameter. uint8 needs ShardingOptions::block_numel to be a multiple of kMomentBlock.
   DType state_dtype = DType::kFloat32;
-  // Seed of the draws that round moments and bf16 parameters; nothing else is random.
+  // Seeds the stochastic rounding of moments and bf16 parameters; nothing else is random.
   uint64_t seed = 0;
   // With tensor parallelism: index these draws by the elements of the undivided parameter, so that
-  // bits do not depend on the number of tensor ranks. If it is false, a part draws as if it were
-  // the whole parameter. If it is true, every row of a part of the columns is an update by itself,
-  // which takes the host time.
+  // bits do not depend on the number of tensor ranks. If false, each part draws as if it were the
+  // whole parameter. If true, every row of a column-wise part is a separate update, which costs
+  // host time.
   bool draws_of_undivided = false;
   MuonOptions muon = {};  // for Muon only
 };
@@ -100,7 +100,7 @@ class Optimizer {
 
   // Takes back the last step, which was skipped.
   void ForgetSkippedStep() { --step_; }
-  // Steps taken.
+  // Returns the number of steps taken.
   int64_t step() const { return step_; }
   // Sets that number, for states that were loaded.
   void set_step(int64_t step) { step_ = step; }

@@ -41,7 +41,7 @@ bool MatchesPattern(absl::string_view pattern, absl::string_view name) {
   const std::vector<absl::string_view> parts = absl::StrSplit(pattern, '*');
   if (parts.size() == 1) return pattern == name;
   if (!absl::ConsumePrefix(&name, parts.front())) return false;
-  // The first place of each part in the middle leaves most to those after it.
+  // Matching each middle part at its first occurrence leaves the most text to the parts after it.
   for (size_t i = 1; i + 1 < parts.size(); ++i) {
     const size_t at = name.find(parts[i]);
     if (at == absl::string_view::npos) return false;

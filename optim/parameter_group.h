@@ -27,12 +27,12 @@ struct ParameterGroup {
   std::optional<double> eps;
 };
 
-// '*' matches any run of characters, dots included, and the empty one; every other character
-// matches itself: "*.lora_B", "transformer.h.0.*", "*wte.weight".
+// Returns true if `name` matches `pattern`, in which '*' stands for any run of characters, even
+// none, dots included: "*.lora_B", "transformer.h.0.*", "*wte.weight".
 bool MatchesPattern(absl::string_view pattern, absl::string_view name);
 
-// For each name the index of its group, or -1 if it has none. InvalidArgument for a group that gets
-// no name: it says that earlier groups match all of its names, or lists `names`.
+// Returns the index of each name's group, or -1 for a name without a group. InvalidArgument for a
+// group without names: says that earlier groups match all of its names, or lists `names`.
 absl::StatusOr<std::vector<int>> AssignGroups(absl::Span<const ParameterGroup> groups,
                                               absl::Span<const std::string> names);
 

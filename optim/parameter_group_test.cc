@@ -94,7 +94,7 @@ std::vector<float> Draw(const std::string& name, int64_t count) {
 
 constexpr double kLr = 0.01;
 
-// Whole values after five steps; where decays apply, both parameters have one.
+// Returns the whole parameters after five steps; decay applies to both.
 Trained Train(const Layout& layout, double lr, const AdamWOptions& options,
               const std::vector<ParameterGroup>& groups) {
   return TrainRanks(layout, Shape({6, 7}), Shape({13}), [&](Rank& rank) -> absl::Status {

@@ -32,8 +32,8 @@ constexpr char kLabel[] = "compare replicas";
 // State outside of the host's memory is copied there in pieces of this size.
 constexpr int64_t kPieceBytes = int64_t{8} << 20;
 
-// One rank's hash of one piece of state, as it is sent. Ranks with equal `of` and `owner` must have
-// the same hash.
+// One rank's hash of one piece of state, as it is sent. Entries with equal `of` and `owner` must
+// have equal hashes.
 struct Entry {
   uint64_t of = 0;     // identifies the unit, the segment, and the kind of state
   uint64_t owner = 0;  // this rank's index on the axes over which ranks hold different elements
@@ -73,8 +73,8 @@ std::string Parameters(const Unit& unit, int segment) {
                       ")");
 }
 
-// Adds the hash of `state` to `subjects`. `part` tells states of one name apart. Ranks hold
-// different elements over the axes `owners`.
+// Adds the hash of `state` to `subjects`. `part` distinguishes states of one name. `owners` are the
+// axes over which ranks hold different elements.
 absl::Status Add(Sharding& sharding, const Unit& unit, int segment, const std::string& what,
                  int64_t part, const Mesh::Axes& owners, const StateTensor& state,
                  std::vector<Subject>& subjects) {
@@ -88,7 +88,7 @@ absl::Status Add(Sharding& sharding, const Unit& unit, int segment, const std::s
   return absl::OkStatus();
 }
 
-// Adds the state that ranks keep between steps.
+// Adds the parameters' shards and `states`, which ranks keep between steps.
 absl::Status AddKept(Sharding& sharding, absl::Span<const ShardState> states,
                      std::vector<Subject>& subjects) {
   for (const Unit* unit : sharding.units()) {
@@ -105,14 +105,14 @@ absl::Status AddKept(Sharding& sharding, absl::Span<const ShardState> states,
   return absl::OkStatus();
 }
 
-// Gathers each unit, and adds its full parameters, unless their memory is that of the shards.
+// Gathers each unit, and adds its full parameters, unless these are kept in full anyway.
 absl::Status AddGathered(Sharding& sharding, std::vector<Subject>& subjects) {
   Scheduler& scheduler = sharding.scheduler();
   for (Unit* unit : sharding.units()) {
     ZEROTH_RETURN_IF_ERROR(scheduler.BeforeForward(*unit, /*expects_backward=*/false));
     for (int i = 0; i < unit->segment_count(); ++i) {
       if (unit->is_full(i)) continue;
-      // Parts of a parameter stay apart; everything else is gathered over all its owners.
+      // Tensor parallel parts stay divided; all other axes are gathered.
       Mesh::Axes parts = unit->OwnerAxes(i);
       const Mesh::Axes& gathered = unit->mesh().owner_axes();
       std::erase_if(parts, [&](int axis) { return std::ranges::count(gathered, axis) > 0; });
@@ -124,8 +124,8 @@ absl::Status AddGathered(Sharding& sharding, std::vector<Subject>& subjects) {
   return scheduler.EndStep();
 }
 
-// All-gathers the entries, equally many of each rank, one rank after the other; ranks with fewer
-// entries than others have zeros at the end.
+// All-gathers the entries, in the order of ranks. Ranks with fewer entries than others pad with
+// zeros.
 absl::StatusOr<std::vector<Entry>> Exchange(Sharding& sharding,
                                             const std::vector<Subject>& subjects) {
   Communicator& world = sharding.mesh().world();
@@ -156,7 +156,7 @@ absl::StatusOr<std::vector<Entry>> Exchange(Sharding& sharding,
   return entries;
 }
 
-// The error for state that ranks should hold alike; `by_hash` lists the ranks of each hash.
+// Returns the error for state that ranks should hold alike; `by_hash` lists the ranks of each hash.
 absl::Status Differ(const std::string& text, const std::map<uint64_t, std::vector<int>>& by_hash) {
   size_t all = 0;
   const std::vector<int>* most = &by_hash.begin()->second;
@@ -181,7 +181,7 @@ absl::Status Differ(const std::string& text, const std::map<uint64_t, std::vecto
                                           "or code on one rank has changed what all must share"));
 }
 
-// Returns the error for the first of this rank's entries of which another rank has another hash.
+// Returns the error for this rank's first entry whose hash differs on another rank.
 absl::Status Compare(const std::vector<Subject>& subjects, const std::vector<Entry>& all,
                      int ranks) {
   // Ranks list their entries in one order, but need not have the same ones.

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Checks that ranks which must hold the same bits do. Finds silent corruption by memory or a link
-// before it is saved.
+// Checks that ranks which must hold the same bits do hold them. Finds silent corruption by memory
+// or a link before it is saved.
 
 #pragma once
 

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// One bit of one rank is flipped, in all state that several ranks must hold alike.
+// Flips one bit on one rank, in each kind of state that several ranks must hold alike.
 
 #include "zeroth/optim/replica_check.h"
 
@@ -38,7 +38,7 @@ std::vector<float> Draw(const Shape& shape, const std::string& name) {
   return values;
 }
 
-// Element 1 of a state, wherever it lies.
+// Flips a bit of element 1 of a state, wherever it lies.
 absl::Status FlipBit(const StateTensor& state, Device& device) {
   Stream& stream = device.compute_stream();
   ZEROTH_ASSIGN_OR_RETURN(const Tensor piece, Tensor::Empty(device, Shape({1}), state.dtype(),
@@ -50,7 +50,7 @@ absl::Status FlipBit(const StateTensor& state, Device& device) {
   return stream.Synchronize();
 }
 
-// The check's result after two steps of training and after `damage`, which every rank runs.
+// Returns the check's result after two steps of training and `damage`, which every rank runs.
 using Damage = std::function<absl::Status(Rank& rank, const std::vector<ShardState>& states)>;
 absl::Status CheckAfter(const Layout& layout, const Damage& damage) {
   std::vector<absl::Status> verdicts(static_cast<size_t>(layout.world_size));
@@ -189,8 +189,8 @@ TEST(ReplicaCheckTest, FindsABitOfWhatIsGathered) {
   }
 }
 
-// Ranks that share layers: four neighbours have a quarter of "part" each, and all of "whole". The
-// check's result once a bit of `damaged` has changed on one of eight ranks.
+// Returns the check's result under tensor parallelism, once a bit of `damaged` has changed on one
+// of eight ranks. Four neighbours have a quarter of "part" each, and all of "whole".
 absl::Status CheckOfParts(const std::string& strategy, int bad_rank, const std::string& damaged) {
   constexpr int kTensorRanks = 4;
   std::vector<absl::Status> verdicts(8);

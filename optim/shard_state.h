@@ -11,8 +11,8 @@
 
 namespace zeroth {
 
-// The codes of kernels/adamw/moment_codes.h that a state has if it is kept in 8 bits. Its scales
-// are then a separate state, whose name has "_scale" added.
+// Which code of kernels/adamw/moment_codes.h stores a state in 8 bits. The scales are then a
+// separate state, named with the suffix "_scale".
 enum class StateCoding { kNone, kFirstMoment, kSecondMoment };
 
 // State that is kept beside one segment of a unit's parameters: a moment, the scales of a moment,
@@ -25,15 +25,15 @@ struct ShardState {
   // starts and ends with a block. Shares memory with its owner.
   StateTensor shard;
   int64_t block = 1;
-  // Set whether or not the state is kept in 8 bits here: it may have been where it was saved.
+  // Set even if the state is not 8-bit here, since it may be 8-bit in a checkpoint.
   StateCoding coding = StateCoding::kNone;
-  // For state of a part of the segment only: the part's first element in the unit's shard, and the
-  // parameters that lie in the part, by their index in the unit. `shard` ends with the part.
+  // For a state that covers only a part of the segment: the part's first element in the unit's
+  // shard, and the parameters in the part, by their index in the unit. `shard` ends with the part.
   int64_t begin = 0;
-  std::vector<int> parameters = {};  // empty: all of the segment's, and `begin` is 0
+  std::vector<int> parameters = {};  // empty: all parameters of the segment, and `begin` is 0
 };
 
-// The parameters that the state belongs to, by their index in the unit.
+// Returns the parameters that the state belongs to, by their index in the unit.
 inline const std::vector<int>& ParametersOf(const ShardState& state) {
   return state.parameters.empty() ? state.unit->segment_layout(state.segment).parameters
                                   : state.parameters;

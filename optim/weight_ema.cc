@@ -106,7 +106,7 @@ absl::Status WeightEma::Swap() {
   for (const State& state : states_) {
     ZEROTH_RETURN_IF_ERROR(state.unit->ExpectBetweenSteps("swap in the average"));
   }
-  // Units that an evaluation has left gathered hold the weights that are swapped out.
+  // Units that an evaluation left gathered hold the weights that are swapped out now.
   ZEROTH_RETURN_IF_ERROR_WITH(sharding_.scheduler().EndStep(), "swap in the average");
   if (updates_ > 0) ZEROTH_RETURN_IF_ERROR(SwapAll());
   swapped_ = !swapped_;

@@ -24,13 +24,13 @@ absl::Status ValidateEmaDecay(double decay);
 // The exponential moving average of the weights over the steps (Polyak and Juditsky, 1992; as kept
 // by timm and EDM), average = decay * average + (1 - decay) * weights. It is often a better model
 // than the last weights, for 4 bytes of memory for each parameter that this rank owns. It averages
-// the fp32 masters, is sharded as the optimizer's moments are, and is offloaded where these are.
-// Weights without a gradient are their own average. It is computed element by element, so no bit
-// depends on where shards begin, nor on offloading. Used by one rank's thread only.
+// the fp32 masters, and is sharded and offloaded as the optimizer's moments are. Weights without a
+// gradient do not change, and have no average. It is computed element by element, so no bit depends
+// on where shards begin, nor on offloading. Used by one rank's thread only.
 class WeightEma {
  public:
-  // InvalidArgument as ValidateEmaDecay, and for masters in less than fp32, since every swap would
-  // round the average. `sharding` and `kernels` outlive the average.
+  // InvalidArgument as ValidateEmaDecay, and for masters below fp32, since every swap would round
+  // the average. `sharding` and `kernels` outlive the average.
   static absl::StatusOr<std::unique_ptr<WeightEma>> Create(Sharding& sharding, Kernels& kernels,
                                                            double decay);
 
@@ -47,11 +47,11 @@ class WeightEma {
   absl::Status Swap();
   bool swapped() const { return swapped_; }
 
-  // Updates so far.
+  // Returns the number of updates so far.
   int64_t updates() const { return updates_; }
   // Sets that number, for an average that was loaded.
   void set_updates(int64_t updates) { updates_ = updates; }
-  // The averages, as "ema". FailedPrecondition while swapped.
+  // Returns the averages as states named "ema". FailedPrecondition while swapped.
   absl::StatusOr<std::vector<ShardState>> states() const;
 
  private:

@@ -101,7 +101,7 @@ TEST(WeightEmaTest, FollowsTheWeightsToTheLastBitUnderEveryLayout) {
   }
 }
 
-// The matrix as a forward without a backward sees it, which no EndStep follows.
+// Returns the matrix as a forward without a backward sees it, with no EndStep after it.
 absl::StatusOr<std::vector<float>> Inferred(Rank& rank) {
   Scheduler& scheduler = rank.sharding->scheduler();
   Unit& unit = *rank.sharding->FindUnit("unit");

@@ -38,7 +38,8 @@ bool TrainOptions::caches_reference() const {
   const std::optional<PreferenceOptions> options = preference();
   if (!options.has_value() || !UsesReference(options->kind)) return false;
   if (reference != ReferenceModel::kAuto) return reference == ReferenceModel::kCached;
-  // An adapter that is trained further is a part of the model that training begins from.
+  // Turning adapters off gives the initial model only if they are new and no module is trained in
+  // full.
   return lora_rank == 0 || !lora_modules_to_save.empty() || !init_adapter.empty();
 }
 

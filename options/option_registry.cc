@@ -2,7 +2,7 @@
 
 #include "zeroth/options/option_registry.h"
 
-// toml++ then returns errors as values.
+// Makes toml++ return errors as values.
 #define TOML_EXCEPTIONS 0
 
 #include <algorithm>
@@ -44,7 +44,7 @@ namespace {
 constexpr bool kDecides = true;
 constexpr bool kKeeps = false;
 
-// The terms in which options.inc gives the allowed values.
+// Functions with which options.inc states the allowed values.
 AllowedValues Any() { return {}; }
 AllowedValues AtLeast(double least, const char* expected = nullptr) {
   return {.least = least, .or_value = least, .expected = expected};
@@ -52,9 +52,9 @@ AllowedValues AtLeast(double least, const char* expected = nullptr) {
 AllowedValues AtLeastOr(double least, double or_value) {
   return {.least = least, .or_value = or_value};
 }
-// 0 <= value < below.
+// Allows 0 <= value < below.
 AllowedValues Below(double below) { return {.least = 0, .below = below, .or_value = 0}; }
-// The words, which blanks separate, of these enumerators.
+// Allows these words, separated by blanks, one for each of the enumerators.
 template <typename Enum>
 AllowedValues OneOf(absl::string_view words, std::initializer_list<Enum> enumerators,
                     const char* old_word = nullptr, const char* new_word = nullptr) {
@@ -73,7 +73,8 @@ AllowedValues DTypes(absl::string_view names) {
   }
   return allowed;
 }
-// The words of an enum's own names, such as (kZeroth, kMegatronFsdp).
+// Allows the words that the enumerators' names spell: zeroth and megatron_fsdp for "(kZeroth,
+// kMegatronFsdp)".
 AllowedValues WordsOf(absl::string_view enumerators) {
   AllowedValues allowed;
   for (absl::string_view name :

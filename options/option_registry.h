@@ -27,14 +27,14 @@ struct AllowedValues {
   double or_value = least;  // also allowed
   // The words of an option that is an enum, and their enumerators.
   std::vector<std::pair<std::string, int>> words = {};
-  // A word of earlier versions, which checkpoints may have, and its name now.
+  // A word of earlier versions, which checkpoints may hold, and its present name.
   const char* old_word = nullptr;
   const char* new_word = nullptr;
   bool (*parses)(absl::string_view text) = nullptr;
   const char* expected = nullptr;  // replaces the text that messages derive from the above
 };
 
-// The field of an option that is an enum.
+// Accessors of an option that is an enum.
 struct EnumField {
   int (*get)(const TrainOptions& options);
   void (*set)(TrainOptions& options, int value);
@@ -75,7 +75,7 @@ absl::Status CheckOption(const Option& option, const TrainOptions& options);
 // value has another type or is not allowed; `options` must not be used then.
 absl::Status SetOption(const Option& option, absl::string_view text, TrainOptions& options);
 
-// The file that a run writes to --out.
+// The name of the configuration file that a run writes to --out.
 inline constexpr char kConfigName[] = "config.toml";
 
 // Sets the options that the file names, and leaves the others. InvalidArgument names the file, line

@@ -47,12 +47,14 @@ struct TrainOptions {
 #define OPTION(type, name, default_value, ...) type name = default_value;
 #include "zeroth/options/options.inc"
 
-  // The next two are not options. Number of ranks on this machine; 0: unknown, taken as all ranks.
+  // The next two fields are not options. Number of ranks on this machine; 0: unknown, assumed to be
+  // all ranks.
   int local_world_size = 0;
   // True if the command line names --batch_size, even with its default value.
   bool batch_size_is_given = false;
 
-  // The options of the parts of a run. Every option must have a value that CheckOption allows.
+  // These derive the options of a run's parts. Every option must have a value that CheckOption
+  // allows.
   StrategyOptions strategy_options() const;
   SchedulerOptions scheduler_options() const;
   MixedPrecision mixed_precision() const;
@@ -65,7 +67,7 @@ struct TrainOptions {
   // Number of ranks with different data. The world size must be known.
   int data_ranks() const { return world_size / tensor_parallel; }
   OffloadOptions offload_options() const;
-  // The peak of the learning rate: lr, or what is usual for the weights that are trained.
+  // The peak learning rate: lr, or if that is negative the usual value for this kind of training.
   double peak_lr() const {
     if (lr >= 0) return lr;
     if (init_from.empty()) return 1e-3;
@@ -74,8 +76,8 @@ struct TrainOptions {
   }
   // The loss of pairs; nullopt with Objective::kNextToken.
   std::optional<PreferenceOptions> preference() const;
-  // True if the losses of a reference must be known before the first step, since no adapters can be
-  // turned off instead.
+  // True if the reference's losses are computed once, before the first step, instead of in each
+  // step by turning adapters off.
   bool caches_reference() const;
   // The learning rate at the end of the schedule: min_lr, or a tenth of the peak.
   double final_lr() const { return min_lr < 0 ? DecimalTenth(peak_lr()) : min_lr; }

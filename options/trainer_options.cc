@@ -16,7 +16,7 @@
 namespace zeroth {
 namespace {
 
-// The names of a comma-separated list; none for an empty one.
+// Splits a comma-separated list of names. Empty for an empty list.
 std::vector<std::string> NamesIn(const std::string& list) {
   std::vector<std::string> names;
   for (const absl::string_view name : absl::StrSplit(list, ',', absl::SkipWhitespace())) {

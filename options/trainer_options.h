@@ -8,8 +8,8 @@
 
 namespace zeroth {
 
-// The options of a rank's trainer, which records into `timeline` unless it is nullptr. Validate
-// must have checked `options`.
+// Returns the options of a rank's trainer, which records into `timeline` unless it is nullptr.
+// `options` must have passed Validate.
 TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline);
 
 }  // namespace zeroth

@@ -2,7 +2,7 @@
 
 #include "zeroth/plan/machine_file.h"
 
-// toml++ then returns errors as values.
+// Makes toml++ return errors as values.
 #define TOML_EXCEPTIONS 0
 
 #include <algorithm>
@@ -42,32 +42,31 @@ struct Preset {
   const char* name;
   int devices_per_node;
   double gib;
-  // Tera a second.
+  // In TFLOP/s.
   double fp32, tf32, bf16, fp8;
   double attention_share;
   bool attention_keeps_scores;
   int multiprocessors;
-  // Giga a second.
+  // In GB/s.
   double memory, link, network, host;
   double launch_micros;
 };
 
 // Sources:
 // - Matmuls in bf16 and fp8: the best that was measured over shapes, "Maximum Achievable Matmul
-//   FLOPS" of S. Bekman's "Machine Learning Engineering"; TF32 and fp32 are the vendor's peaks by
-//   the same share.
+//   FLOPS" of S. Bekman's "Machine Learning Engineering"; TF32 and fp32 are the vendor's peaks
+//   times the same fraction.
 // - H100 and H200: the sustained rate of bf16 GEMMs, the memory's bandwidth, attention's share and
 //   the time of a launch are what this trainer reached on one card of each (docs/gpu_results.md).
-//   tests/plan/measured_rows_test.cc holds plans by them to the steps that ran there.
-// - Memory, its bandwidth and multiprocessors of the others: the vendors' data sheets; of the
-//   bandwidth 85 % are reached.
+//   tests/plan/measured_rows_test.cc compares plans with the steps measured there.
+// - Memory, SMs, and 85 % of the memory bandwidth of the others: the vendors' data sheets.
 // - RTX4090: its data sheet, with 88 % of the peak in GEMMs (with fp32 accumulation), as A100
 //   reaches; links over PCIe 4 without peer-to-peer, and a network of 10 Gb/s.
 // - Attention on the others: forward and backward of FlashAttention-2 (Dao, 2023) on A100 and
 //   MI300X and FlashAttention-3 (Shah et al., 2024) on Blackwell, relative to the matmul rate.
 // - Scores that attention keeps: workspace of cuDNN 9's deterministic backward, by its own plans.
-// - Multiprocessors of a collective: NCCL gives each of its channels a block of its kernel, and has
-//   16 channels over nodes of eight network cards ("16 coll channels" in its log).
+// - SMs of a collective: NCCL's kernel has a thread block for each channel, and 16 channels over
+//   nodes of eight network cards ("16 coll channels" in its log).
 // - Links: bus bandwidth of large calls in nccl-tests and rccl-tests, near 80 % of the data
 //   sheets'. The network has a card for each GPU: 200 Gb/s with A100, 400 Gb/s with the others. The
 //   72 GPUs of a GB200 are one domain of NVLink.
@@ -109,7 +108,7 @@ Machine MachineOf(const Preset& preset) {
   return machine;
 }
 
-// A field of a file. One of the three member pointers is set.
+// A field of a machine file. Exactly one of the three member pointers is set.
 struct Field {
   const char* name;
   double Machine::*number = nullptr;

@@ -21,7 +21,7 @@ absl::StatusOr<Machine> OpenMachine(const std::string& machine);
 
 std::vector<std::string> MachineNames();
 
-// Returns the text of such a file with all fields.
+// Returns the text of a machine file with all fields.
 std::string MachineText(const Machine& machine);
 
 }  // namespace zeroth

@@ -114,7 +114,7 @@ absl::StatusOr<std::optional<GemmArgs>> MakeProduct(Communicator& world, Device&
   return std::optional<GemmArgs>(std::move(gemm));
 }
 
-// Seconds of one of many copies of `bytes` that follow each other on every rank.
+// Returns the seconds of one of `times` consecutive copies of `bytes` on every rank.
 absl::StatusOr<double> CopySeconds(Communicator& world, Device& device, int64_t bytes, int times) {
   ZEROTH_ASSIGN_OR_RETURN(const Tensor from, Zeros(device, Shape({bytes}), DType::kUInt8));
   ZEROTH_ASSIGN_OR_RETURN(const Tensor to, Zeros(device, Shape({bytes}), DType::kUInt8));
@@ -125,7 +125,7 @@ absl::StatusOr<double> CopySeconds(Communicator& world, Device& device, int64_t 
   return MedianSeconds(world, device, copy, kRounds, times);
 }
 
-// Seconds of attention's forward and backward on every rank.
+// Returns the seconds of attention's forward and backward on every rank.
 absl::StatusOr<double> AttentionSeconds(Communicator& world, Device& device, Kernels& kernels,
                                         DType dtype, const AttentionShape& shape) {
   const Shape outputs({shape.batch, shape.seq, shape.heads * shape.head_dim});
@@ -147,12 +147,12 @@ absl::StatusOr<double> AttentionSeconds(Communicator& world, Device& device, Ker
   return MedianSeconds(world, device, both, kRounds, 1);
 }
 
-// Sets attention's fraction of the matmul rate in `dtype` of all ranks together, on a GPU without
-// the time to read and write its tensors at `bandwidth`, a rank's; and whether attention keeps
-// scores.
+// Sets attention_share, attention's rate relative to `products`, the matmul rate of all ranks
+// together in `dtype`; and attention_keeps_scores. On a GPU, subtracts the time to read and write
+// attention's tensors at a rank's `bandwidth`.
 absl::Status MeasureAttention(Communicator& world, Device& device, Kernels& kernels, DType dtype,
                               double products, double bandwidth, Machine& machine) {
-  // As long as for matmuls: a shorter measurement shows how fast kernels launch.
+  // As for matmuls: a shorter call measures the overhead of launching.
   constexpr double kLongEnough = 2e-3;
   constexpr int64_t kMostSequences = 256;
   AttentionShape shape;
@@ -172,13 +172,13 @@ absl::Status MeasureAttention(Communicator& world, Device& device, Kernels& kern
     const auto pairs = static_cast<double>(shape.seq * shape.seq) / 2;
     const double flops =
         3.5 * 4 * pairs * static_cast<double>(shape.batch * shape.heads * shape.head_dim);
-    // The forward's tensors once, and the backward's twice: the same with their gradients.
+    // Forward accesses its tensors once, and backward twice: the tensors and their gradients.
     const int64_t elements =
         3 * shape.batch * shape.seq * (shape.packed_dim() + shape.heads * shape.head_dim);
     const auto bytes = static_cast<double>(elements) * static_cast<double>(SizeOf(dtype));
     const double beside = machine.is_gpu ? bytes / bandwidth : 0;
     rate = flops * world.size() / std::max(seconds - beside, 0.5 * seconds);
-    // A larger batch than fits the workspace has its sequences one after another.
+    // If the scores of a batch exceed the workspace, its sequences are computed one after another.
     const int64_t scores = shape.batch * shape.heads * shape.seq * shape.seq;
     machine.attention_keeps_scores |=
         machine.is_gpu && allocator.stats()[kWorkspace].peak_bytes - before >= 2 * scores;
@@ -188,9 +188,9 @@ absl::Status MeasureAttention(Communicator& world, Device& device, Kernels& kern
   return absl::OkStatus();
 }
 
-// Seconds of a collective in place in a buffer of `floats`. On a CPU each call is timed by itself,
-// since a step has other work around it. On a GPU calls are timed in a row, because the host's part
-// of a call hides behind earlier work.
+// Returns the seconds of an in-place collective on a buffer of `floats`. On a CPU each call is
+// timed by itself, since a step has other work around it. On a GPU calls are timed in a row,
+// because the host's part of a call hides behind earlier work.
 absl::StatusOr<double> CollectiveSeconds(Communicator& world, Device& device, CollectiveOp op,
                                          int64_t floats) {
   constexpr double kMostSeconds = 1;
@@ -207,7 +207,7 @@ absl::StatusOr<double> CollectiveSeconds(Communicator& world, Device& device, Co
                ? world.ReduceScatter(all, mine, ReduceOp::kMean, stream, kLabel)
                : world.AllReduce(all, ReduceOp::kMean, stream, kLabel);
   };
-  // All ranks have the same seconds.
+  // All ranks have the same seconds, and so make the same calls.
   ZEROTH_ASSIGN_OR_RETURN(const double once, MedianSeconds(world, device, call, 1, 1));
   const double calls = std::clamp(kMostSeconds / once, 3.0, double{kMostRounds} * kMostInARow);
   const int rounds = std::min(kMostRounds, static_cast<int>(calls));
@@ -215,7 +215,7 @@ absl::StatusOr<double> CollectiveSeconds(Communicator& world, Device& device, Co
   return MedianSeconds(world, device, call, rounds, in_a_row);
 }
 
-// Seconds of an all-gather or a reduce-scatter of next to nothing: the mean of the two.
+// Returns the mean seconds of an all-gather and a reduce-scatter of one float per rank.
 absl::StatusOr<double> LatencyOf(Communicator& world, Device& device) {
   double sum = 0;
   for (const CollectiveOp op : {CollectiveOp::kAllGather, CollectiveOp::kReduceScatter}) {
@@ -226,7 +226,7 @@ absl::StatusOr<double> LatencyOf(Communicator& world, Device& device) {
   return sum / 2;
 }
 
-// Bytes a second that a rank sends, beside the latency.
+// Returns the bytes per second that a rank sends, not counting the latency.
 absl::StatusOr<double> CollectiveRate(Communicator& world, Device& device, CollectiveOp op,
                                       int64_t floats, double latency) {
   ZEROTH_ASSIGN_OR_RETURN(const double seconds, CollectiveSeconds(world, device, op, floats));
@@ -235,8 +235,8 @@ absl::StatusOr<double> CollectiveRate(Communicator& world, Device& device, Colle
 }
 
 // Measures latencies and rates so that PlannedCommunicator, which counts one step of a ring for
-// each other rank, predicts the measured times; between nodes, those of gathers. Links inside a
-// node and between nodes are separate.
+// each other rank, predicts the measured times (between nodes, of gathers). Measures links inside a
+// node and between nodes separately.
 absl::Status MeasureLinks(Communicator& world, Device& device, int ranks_per_node,
                           Machine& machine) {
   const int nodes = (world.size() + ranks_per_node - 1) / ranks_per_node;
@@ -272,12 +272,12 @@ absl::Status MeasureLinks(Communicator& world, Device& device, int ranks_per_nod
                           CollectiveRate(world, device, CollectiveOp::kAllGather, floats, latency));
   const double between = latency - (world.size() - nodes) * machine.link_latency;
   machine.network_latency = std::max(between / (nodes - 1), machine.link_latency);
-  // Reductions in two levels send other bytes; their time follows from this rate.
+  // Two-level reductions send a different number of bytes; plans derive their time from this rate.
   machine.network_bandwidth = gather / ranks_per_node;
   return absl::OkStatus();
 }
 
-// The rate of transfers of offloaded state, one way.
+// Returns the one-way rate of transfers of offloaded state.
 absl::StatusOr<double> HostBandwidth(Communicator& world, Device& device) {
   constexpr int64_t kBytes = int64_t{32} << 20;
   ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<OffloadStore> store, device.CreateOffloadStore({}));
@@ -301,8 +301,8 @@ absl::StatusOr<double> MeasureGemmRate(Communicator& world, Device& device, Kern
   // Seconds of a matmul; shorter ones measure the overhead of launching.
   constexpr double kLongEnough = 2e-3;
   constexpr double kRoundSeconds = 20e-3;
-  // The machine may be busy in some rounds. Many are cheap only if none is long, as they are of
-  // several ranks that share a core.
+  // More rounds help if the machine is busy in some. Long rounds, as of ranks that share a core,
+  // are fewer.
   constexpr int kFewestRounds = 5;
   constexpr int kMostRounds = 15;
   constexpr double kAllRoundsSeconds = 0.4;
@@ -330,7 +330,7 @@ absl::StatusOr<double> MeasureGemmRate(Communicator& world, Device& device, Kern
 
 absl::Status MeasureRanks(Communicator& world, Device& device, int ranks_per_node,
                           Machine& machine) {
-  const int64_t copied = int64_t{machine.is_gpu ? 512 : 32} << 20;  // caches hold less
+  const int64_t copied = int64_t{machine.is_gpu ? 512 : 32} << 20;  // larger than caches
   const int on_node = std::min(ranks_per_node, world.size());
   const int nodes = (world.size() + on_node - 1) / on_node;
   // The devices behind these rates: one for each rank, but on CPUs at most one for each core.

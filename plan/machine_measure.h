@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The rates of this machine, as plans use them.
+// Measures the rates of this machine that plans use.
 
 #pragma once
 
@@ -32,11 +32,11 @@ absl::StatusOr<double> MeasureGemmRate(Communicator& world, Device& device, Kern
 absl::Status MeasureRanks(Communicator& world, Device& device, int ranks_per_node,
                           Machine& machine);
 
-// The CPUs of this node, without the values that MeasureRanks sets: links and network have the
-// rates of a network card of 10 Gb/s.
+// Returns the CPUs of this node without measured rates. Links and network have the rates of a 10
+// Gb/s network card.
 Machine CpuAtHand();
 
-// The same measured by threads, one for each core.
+// Returns CpuAtHand with the rates that MeasureRanks measures on a thread for each core.
 absl::StatusOr<Machine> MeasureCpu();
 
 }  // namespace zeroth

@@ -25,17 +25,17 @@
 namespace zeroth {
 namespace {
 
-// The first passes learn the order of units. The last step is one as the run has them from then on.
+// The first steps record the order of units; the last is like all later steps of a run.
 constexpr int kSteps = 3;
-// Micro-batches of a step that are planned. All later ones are the same.
+// The most micro-batches of a step that are planned. Later ones repeat the last.
 constexpr int64_t kMicroBatches = 4;
-constexpr int kComputeStream = 0;  // a device's first
+constexpr int kComputeStream = 0;  // the device's first stream
 
-// The machine's share of one rank.
+// Returns the machine as one rank sees it, with its share of a node's memory or of a shared GPU.
 Machine ForRanks(Machine machine, const TrainOptions& options) {
   const bool threads = options.comm == "local";  // ranks of one process, on one node
-  machine.attention_keeps_scores &=
-      options.like == Like::kZeroth;  // others let backward be in any order
+  // Other systems let attention's backward be nondeterministic, which keeps no scores.
+  machine.attention_keeps_scores &= options.like == Like::kZeroth;
   if (!machine.is_gpu) {
     machine.devices_per_node =
         threads ? options.world_size
@@ -87,7 +87,7 @@ int64_t TotalOf(const Timeline::MemorySample& sample) {
   return std::accumulate(sample.bytes.begin(), sample.bytes.end(), int64_t{0});
 }
 
-// Keeps the highest and the last of the moments when the compute stream is at one place.
+// Returns at most two samples for each position of the compute stream: the highest and the last.
 std::vector<Timeline::MemorySample> MemoryOverTime(
     const WorkLedger& ledger, const std::vector<PlannedAllocator::Moment>& moments) {
   std::vector<Timeline::MemorySample> samples;
@@ -106,8 +106,8 @@ std::vector<Timeline::MemorySample> MemoryOverTime(
   return samples;
 }
 
-// Says where in the step an entry of the ledger is: in the innermost span of the compute stream
-// around the last work that it computed until then.
+// Names the place in the step of a ledger entry: the innermost span around the last work that the
+// compute stream had done by then.
 std::string MomentOf(const WorkLedger& ledger, int entry,
                      const std::vector<Timeline::Span>& spans) {
   const WorkLedger::Entry* const at = LastComputed(ledger, entry);
@@ -122,7 +122,7 @@ std::string MomentOf(const WorkLedger& ledger, int entry,
                       at->work.label);
 }
 
-// True if micro-batches add up in full gradients, which are reduced once.
+// True if micro-batches accumulate in full gradients, which are reduced once.
 bool AddsUpInFull(const TrainOptions& options) {
   return options.grad_accum > 1 && options.grad_sync == GradSync::kLast;
 }
@@ -165,7 +165,8 @@ void ReadTimes(const WorkLedger& ledger, Plan& plan) {
   }
 }
 
-// The inputs of a micro-batch and its loss (StepInputs), which exist for the whole step.
+// Adds the inputs and losses (StepInputs) of micro-batches that were not planned. They are live for
+// the whole step.
 void AddInputs(int64_t micro_batches, const TrainOptions& options, Plan& plan) {
   const int64_t inputs =
       2 * options.batch_size * options.seq_len * static_cast<int64_t>(SizeOf(DType::kInt32));
@@ -175,8 +176,8 @@ void AddInputs(int64_t micro_batches, const TrainOptions& options, Plan& plan) {
   plan.memory_peak_bytes += micro_batches * (inputs + losses);
 }
 
-// Adds to `plan`, a step's, the times and traffic of `more` micro-batches, each the same as the
-// last one of `plan`: the difference between `plan` and `fewer`, which lacks that one.
+// Adds the times and traffic of `more` micro-batches to `plan`. Each costs as much as the last one
+// of `plan`: the difference between `plan` and `fewer`, a plan with one micro-batch less.
 void AddMicroBatches(int64_t more, Plan fewer, Plan& plan) {
   const auto add = [more](auto& value, auto without) {
     value += static_cast<std::decay_t<decltype(value)>>(more) * (value - without);
@@ -232,7 +233,8 @@ absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine
   LearnUnits(sharding, system);
   const int64_t shards = LateGradientShardBytes(system, options, AddsUpInFull(options), sharding);
   device.set_unfused_loss(UnfusedLossOf(system, options, sharding));
-  // A timeline shows all of them; and a deterministic batch has more partial sums for more of them.
+  // A timeline shows all micro-batches, and in a deterministic batch more of them keep more partial
+  // sums.
   const bool plans_all = shown != nullptr || options.deterministic_batch > 0;
   const int64_t planned =
       plans_all ? options.grad_accum : std::min(options.grad_accum, kMicroBatches);
@@ -269,7 +271,7 @@ absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine
   plan.memory = peak.categories;
   AddInputs(options.grad_accum - planned, options, plan);
   if (AddsUpInFull(options)) {
-    // The shards replace the larger sums in full, so they are not there at the peak.
+    // Reduced shards replace the larger full sums, so they are not live at the peak.
     constexpr auto kGradients = static_cast<size_t>(MemoryCategory::kGradients);
     plan.memory_peak_bytes -= shards;
     plan.memory[kGradients] -= shards;
@@ -283,7 +285,7 @@ absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine
   ZEROTH_ASSIGN_OR_RETURN(const int64_t asked, ParseByteCount(options.memory_limit));
   plan.memory_limit_bytes = static_cast<int64_t>(on.memory_bytes - on.reserved_bytes);
   if (asked > 0) plan.memory_limit_bytes = std::min(asked, plan.memory_limit_bytes);
-  // Where micro-batches add up in the shards, the peak has them already.
+  // If micro-batches accumulate in the shards, the peak includes these already.
   const bool beside = options.grad_accum == 1 || AddsUpInFull(options);
   plan.memory_reserved_bytes =
       plan.memory_peak_bytes + (beside ? shards : 0) + system.reserved_unused_bytes;

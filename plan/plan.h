@@ -1,7 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Plans a run without making it: runs the trainer's step, with the options' scheduler and strategy,
-// as one rank of the world, on a device and a communicator that only account for memory and time.
+// Plans a run without starting it: executes the trainer's step, with the options' scheduler and
+// strategy, as one rank of the world, on a device and a communicator that only account for memory
+// and time.
 
 #pragma once
 
@@ -36,8 +37,8 @@ struct Plan {
   // under checkpointing once), and their fraction of the rate of large matmuls.
   double flops_per_second_per_rank = 0;
   double flop_utilization = 0;
-  double compute_seconds = 0;                // the compute stream computes
-  double exposed_communication_seconds = 0;  // it waits, and a collective is under way
+  double compute_seconds = 0;                // the compute stream is busy
+  double exposed_communication_seconds = 0;  // it waits while a collective is in flight
   std::map<std::string, double> exposed;     // the same by kind of collective
   std::map<std::string, int64_t> bytes;      // that a rank sends in a step, by kind of collective
   // A rank's share of what its node sends to other nodes in a step, by kind of collective. Sums of
@@ -48,19 +49,20 @@ struct Plan {
 // The step of one rank as a run with --trace would record it.
 struct PlanTimeline {
   std::vector<Timeline::Span> spans;
-  // The account of memory after each change, at the time of the compute stream.
+  // Memory by category after each change, at the compute stream's time.
   std::vector<Timeline::MemorySample> memory;
 };
 
-// Plans the run of `options`, which are validated and whose world size is known; `model` is theirs.
-// Starts no rank and no thread, and allocates no memory for the model. More than a few
-// micro-batches cost no more time, unless `timeline` is to show them all. Fills in `timeline`
-// unless it is nullptr. Returns the errors of Trainer::Create.
+// Plans the run of `options`, which must have passed Validate and name a world size; `model` must
+// be built from them. Starts no rank and no thread, and allocates no memory for the model. Plans
+// only the first few micro-batches and extrapolates, unless `timeline` must show all or the batch
+// is deterministic. Fills in `timeline` unless it is nullptr. Returns the errors of
+// Trainer::Create.
 absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine,
                              std::unique_ptr<LanguageModel> model,
                              PlanTimeline* timeline = nullptr);
 
-// For people, and for programs.
+// Format a plan as text for people, and as JSON for programs.
 std::string PlanText(const Plan& plan, const TrainOptions& options, const Machine& machine);
 nlohmann::json PlanJson(const Plan& plan);
 

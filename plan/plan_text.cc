@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A plan for people, and for programs.
+// Formats a plan as text for people, and as JSON for programs.
 
 #include <cstddef>
 #include <cstdint>
@@ -19,7 +19,7 @@
 namespace zeroth {
 namespace {
 
-// Relative to --peak_tflops, as in the trainer's metrics.
+// Returns the MFU relative to --peak_tflops, as in the trainer's metrics. Empty without one.
 std::string MfuText(const Plan& plan, const TrainOptions& options) {
   if (options.peak_tflops <= 0) return "";
   return absl::StrFormat(", MFU %.1f %%",

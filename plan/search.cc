@@ -39,14 +39,14 @@ std::vector<Change> MicroBatchSizes(const TrainOptions& options) {
 
 std::vector<Change> Strategies(const TrainOptions& options, const Machine& machine) {
   std::vector<Change> changes;
-  // These must also undo the groups of the run's options.
+  // Strategies without groups must reset the group options of the run.
   const std::string undo =
       absl::StrCat(options.shard_size > 0 ? " --shard_size=0" : "",
                    options.shard_optimizer_over_world ? " --shard_optimizer_over_world=false" : "");
   for (const char* const name : {"no_shard", "shard_optimizer", "shard_grad_op", "full_shard"}) {
     changes.push_back(absl::StrCat("--strategy=", name, undo));
   }
-  // The groups that were asked for, or groups that stay inside a node.
+  // Groups of the size that the run asks for, or else of one node.
   const int group = options.shard_size > 0 ? options.shard_size : machine.devices_per_node;
   if (group > 1 && group < options.world_size && options.world_size % group == 0) {
     std::vector<std::string> names = {"hybrid_shard"};
@@ -107,13 +107,13 @@ bool IsBetter(const PlannedRun& a, const PlannedRun& b) {
   return a.plan.tokens_per_second_per_rank > b.plan.tokens_per_second_per_rank;
 }
 
-// Bounds of the search, since a plan fills a micro-batch with tokens and builds each layer.
+// Limits of LargestThatFits: a plan allocates a micro-batch's tokens and builds every layer.
 constexpr int64_t kMostTokens = int64_t{1} << 26;
 constexpr int64_t kMostLayers = int64_t{1} << 12;
 
-// The quantity that grows.
+// The quantity that LargestThatFits maximizes.
 struct Direction {
-  const char* flag;  // that sets it; empty: the model's configuration does
+  const char* flag;  // sets it; empty: the model's configuration does
   int64_t step = 1;  // values are multiples of it
   int64_t most = 0;
   std::string bound;  // the reason for `most`
@@ -149,7 +149,7 @@ absl::StatusOr<Direction> DirectionOf(const std::string& what, const TrainOption
   return InvalidArgument(asked, ": expected batch, sequence or layers");
 }
 
-// The plan with this value.
+// Plans the run with this value of the quantity.
 absl::StatusOr<LargestPlan> PlanWith(const Direction& direction, int64_t value,
                                      const TrainOptions& options, const Machine& machine,
                                      const ModelBuilder& build) {
@@ -281,7 +281,7 @@ absl::StatusOr<LargestPlan> LargestThatFits(const std::string& what, const Train
         what, best.change, static_cast<double>(best.plan.memory_reserved_bytes) / kMiB,
         static_cast<double>(best.plan.memory_limit_bytes) / kMiB));
   }
-  // In steps: `low` fits, and `high` does not.
+  // In multiples of direction.step: `low` fits, and `high` does not.
   const int64_t most = std::max<int64_t>(1, direction.most / direction.step);
   int64_t low = 1;
   std::optional<int64_t> high;

@@ -37,7 +37,7 @@ absl::StatusOr<std::vector<PlannedRun>> SearchPlans(const TrainOptions& options,
                                                     const Machine& machine,
                                                     const ModelBuilder& build);
 
-// Whether a search is to end before it has tried all.
+// Returns true if the search must stop before it has tried all changes.
 using SearchIsOver = std::function<bool()>;
 inline bool SearchAll() { return false; }
 
@@ -53,7 +53,7 @@ std::string SearchText(const std::vector<PlannedRun>& runs, size_t most);
 std::string CheapestText(const std::vector<PlannedRun>& runs, const Plan& asked);
 
 // Says what to change in a run that ran out of memory: the three cheapest changes that make it fit,
-// and the memory that each saves. Says so if the search was `over` too soon.
+// and the memory that each saves. Says so if `over` ended the search early.
 absl::StatusOr<std::string> TextOfChanges(const TrainOptions& options, const Machine& machine,
                                           const ModelBuilder& build,
                                           const SearchIsOver& over = SearchAll);
@@ -61,16 +61,16 @@ absl::StatusOr<std::string> TextOfChanges(const TrainOptions& options, const Mac
 // The result of LargestThatFits.
 struct LargestPlan : PlannedRun {  // `change` is "--batch_size=37" or "61 layers"
   int64_t value = 0;
-  int64_t next = 0;        // what follows it, and does not fit
-  std::string bound;       // empty, or why nothing larger is tried: `next` is then meaningless
+  int64_t next = 0;        // the next larger value, which does not fit if `bound` is empty
+  std::string bound;       // why nothing larger was tried; empty: `next` was, and does not fit
   int64_t parameters = 0;  // of the model, all ranks together
 };
 
-// The largest value of one quantity with which the run fits, with all other `options` unchanged:
-// "batch" (sequences of a micro-batch), "sequence" (tokens) or "layers" (of the same kind). Its
-// plan fits, and that of the next value does not. InvalidArgument for another `what`, for a batch
-// that follows from --global_batch_size, and for layers of a model that is read from files;
-// ResourceExhausted if even the least value does not fit; otherwise the errors of PlanRun.
+// Returns the largest value of one quantity with which the run fits, with all other `options`
+// unchanged: "batch" (sequences of a micro-batch), "sequence" (tokens) or "layers" (of the same
+// kind). Its plan fits, and that of the next value does not. InvalidArgument for another `what`,
+// for a batch that follows from --global_batch_size, and for layers of a model that is read from
+// files; ResourceExhausted if even the least value does not fit; otherwise the errors of PlanRun.
 absl::StatusOr<LargestPlan> LargestThatFits(const std::string& what, const TrainOptions& options,
                                             const Machine& machine, const ModelBuilder& build);
 

@@ -28,14 +28,15 @@ constexpr int64_t kStays = 100'000;
 
 bool IsGather(const Collective& collective) { return collective.op == CollectiveOp::kAllGather; }
 
-// Buckets that hold several units, or a part of one.
+// Splits a unit's collective into buckets; one bucket may hold several units, or a part of one.
 Parts InBuckets(const Collective& collective) {
   const int64_t elements = std::max(collective.send.count, collective.recv.count);
   return {.collectives = static_cast<double>(elements) / static_cast<double>(kBucket),
           .elements = kBucket};
 }
 
-// The gather of a unit under ZeRO-3: parameters are fetched together until they fill the bucket.
+// Splits a unit's gather under ZeRO-3, which fetches parameters together until they fill the
+// bucket.
 Parts InPrefetchBuckets(const std::vector<int64_t>& parameters) {
   Parts parts = {.collectives = 0, .elements = 0};
   int64_t bucket = 0;
@@ -69,8 +70,8 @@ PlannedSystem SystemOf(const TrainOptions& options) {
   if (options.like == Like::kZeroth) return system;
   system.reserved_unused_bytes = kReservedByPyTorch;
   if (options.like == Like::kMegatronFsdp) return system;
-  // Each parameter is a separate tensor, copied out of the gathered buffer and, as a gradient, into
-  // the one to be reduced. The others compute in these buffers.
+  // Each parameter is a separate tensor, copied out of the gathered buffer, and its gradient is
+  // copied into the buffer to reduce. Zeroth and Megatron-FSDP compute in these buffers instead.
   system.comm.copies_in_and_out = true;
   system.unfused_loss = true;
   if (options.like == Like::kDeepspeed) {
@@ -97,7 +98,7 @@ std::optional<UnfusedLoss> UnfusedLossOf(const PlannedSystem& system, const Trai
   if (!system.unfused_loss) return std::nullopt;
   UnfusedLoss loss;
   loss.softmax_dtype = options.mixed_precision().master_dtype;
-  // Only strategies that free units after their forward share buffers.
+  // shares_buffers holds only for strategies that free units after their forward.
   loss.frees_gathered =
       options.reshard_after_forward == "true" && sharding.strategy().capabilities().shares_buffers;
   loss.gradient_begins_later = !system.backward_in_one;  // MakeBackwardOnePiece leaves it out
@@ -141,7 +142,7 @@ const PlannedAllocator::Moment* MakeBackwardOnePiece(
       if (shape.rank() == 2 && shape.dim(0) == vocab) embedding = shape.numel();
     }
   }
-  // The last moment of the plan's step with all gradients and with an activation.
+  // The end of backward: the last moment with the most gradients and with an activation.
   const auto key = [](const Moment& moment) {
     return std::make_pair(moment.categories[kGradients], moment.categories[kActivations] > 0);
   };
@@ -151,9 +152,9 @@ const PlannedAllocator::Moment* MakeBackwardOnePiece(
   const int64_t earlier = options.grad_accum > 1 ? elements * type : 0;
   for (Moment& moment : moments) moment.categories[kGradients] = earlier;
   end->categories[kGradients] += elements * type;
-  // The caller has the logits, and autograd has their gradient, the argument of the piece.
+  // The caller holds the logits, and autograd their gradient, the input of the compiled backward.
   end->categories[kActivations] = 2 * options.batch_size * options.seq_len * vocab * type;
-  // The last gradient is that of the embedding. It is summed up in fp32.
+  // The embedding's gradient comes last, and is accumulated in an fp32 workspace.
   end->categories[static_cast<size_t>(MemoryCategory::kWorkspace)] =
       embedding * static_cast<int64_t>(sizeof(float));
   for (Moment& moment : moments) {

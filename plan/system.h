@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// How other systems (--like) make a step under equal options, as far as that is published.
+// Models how other systems (--like) run a step under equal options, as far as that is published.
 
 #pragma once
 
@@ -21,36 +21,40 @@ namespace zeroth {
 struct PlannedSystem {
   PlannedCommunicator::Options comm;
   int64_t reserved_unused_bytes = 0;
-  // PyTorch's cross-entropy, in the type of the masters: a model that is in bf16 as a whole has no
-  // float() around its logits.
+  // PyTorch's unfused cross-entropy, in the master weights' dtype: an all-bf16 model does not
+  // upcast its logits by float().
   bool unfused_loss = false;
-  // The reduction allocates a shard of gradients, on a stream whose memory no other stream gets.
+  // Each reduction allocates a gradient shard on its own stream, whose memory no other stream
+  // reuses.
   bool late_gradient_shards = false;
-  // One GPU has no FSDP. The whole backward is compiled into one piece, which makes all gradients
-  // of a micro-batch, in the weights' type, before they are added to those of earlier ones.
+  // On one GPU, without FSDP, the whole backward is compiled into one graph. It produces all
+  // gradients of a micro-batch, in the weights' dtype, before any is accumulated.
   bool backward_in_one = false;
-  // Elements of the parameters of each unit, by its name, for `comm.parts`. LearnUnits fills it in.
+  // Maps a unit's name to the number of elements of each of its parameters, for `comm.parts`.
+  // LearnUnits fills it in.
   std::shared_ptr<std::map<std::string, std::vector<int64_t>>> parameters =
       std::make_shared<std::map<std::string, std::vector<int64_t>>>();
 };
 
-// `options.like` is valid.
+// Returns the system that options.like names, which must be valid.
 PlannedSystem SystemOf(const TrainOptions& options);
 
 void LearnUnits(const Sharding& sharding, PlannedSystem& system);
 
-// nullopt: this trainer's loss.
+// Returns nullopt if the system's loss is fused, as this trainer's is.
 std::optional<UnfusedLoss> UnfusedLossOf(const PlannedSystem& system, const TrainOptions& options,
                                          const Sharding& sharding);
 
-// Bytes of the shards of reduced gradients that a rank holds when its step ends, if only the
-// reductions make them; otherwise 0. `in_full`: micro-batches add up in full gradients.
+// Returns the bytes of reduced gradient shards that are live at a step's end, if the system
+// allocates them in the reductions (late_gradient_shards); otherwise 0. `in_full`: micro-batches
+// accumulate in full gradients.
 int64_t LateGradientShardBytes(const PlannedSystem& system, const TrainOptions& options,
                                bool in_full, const Sharding& sharding);
 
-// Turns the moments of a step that adds up gradients one by one into those of a system whose
-// backward is one piece: all gradients exist from the backward's end on. Returns that end, one of
-// `moments`, which are not empty. `vocab`: of the embedding.
+// Rewrites the memory moments of a step that produces gradients one by one into those of a
+// backward_in_one system, where all gradients of a micro-batch appear together at the end of
+// backward. Returns that moment, one of `moments`, which must not be empty. `vocab`: rows of the
+// embedding.
 const PlannedAllocator::Moment* MakeBackwardOnePiece(
     const TrainOptions& options, const Sharding& sharding, int64_t vocab,
     std::vector<PlannedAllocator::Moment>& moments);

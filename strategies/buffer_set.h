@@ -30,7 +30,7 @@ struct PackedTensor {
   DType dtype = DType::kFloat32;
 };
 int64_t PackedBytes(absl::Span<const PackedTensor> tensors);
-// The tensors, as views of a buffer of at least PackedBytes; undefined if the buffer is.
+// Returns the tensors as views of a buffer of at least PackedBytes; undefined if the buffer is.
 std::vector<Tensor> PackedIn(const Tensor& buffer, absl::Span<const PackedTensor> tensors);
 
 // A fixed set of buffers that units use one after the other, so that peak memory follows a formula
@@ -81,13 +81,13 @@ class BufferSet {
   // Allocates a buffer for as long as the set lives; undefined if no transport registers it.
   absl::StatusOr<Tensor> AllocateRegistered(int64_t bytes);
   bool IsRegistered(const Tensor& buffer) const;
-  // Frees a buffer in the order of the compute stream, in which the allocator hands memory out
-  // again. If that stream has failed, returns its error, and keeps the buffer until its last use is
-  // done.
+  // Frees a buffer in the order of the compute stream, since the allocator may reuse its memory in
+  // that order at once. If that stream has failed, returns its error, and keeps the buffer until
+  // its last use is done.
   absl::Status Free(Used used);
   // Frees the kept buffers that are no longer in use: all of them, if all streams are idle.
   void FreeDone();
-  // The class of the smallest buffers that hold `bytes`; nullptr if there is none.
+  // Returns the class of the smallest buffers that hold `bytes`; nullptr if there is none.
   SizeClass* ClassOf(int64_t bytes);
 
   Device& device_;
@@ -96,11 +96,11 @@ class BufferSet {
   int limit_;
   std::vector<Communicator*> groups_;
   std::vector<Registered> registered_;
-  std::vector<Used> kept_;  // by Free
+  std::vector<Used> kept_;  // by Free, until their last use is done
 };
 
-// Memory for intermediate results of one stream, whose order makes one allocation enough. Used by
-// one rank's thread only.
+// Scratch memory of one stream. One allocation is enough, because the stream's work runs in order.
+// Used by one rank's thread only.
 class StreamScratch {
  public:
   StreamScratch(Device& device, MemoryCategory category) : device_(device), category_(category) {}

@@ -11,7 +11,7 @@
 namespace zeroth {
 namespace {
 
-// Returns the size of the largest small unit, if there are small ones, then that of the largest
+// Returns the size of the largest small unit, if there are small ones, and then that of the largest
 // unit.
 std::vector<int64_t> SizesOf(const std::vector<int64_t>& units) {
   constexpr int64_t kMuchSmaller = 8;
@@ -25,7 +25,7 @@ std::vector<int64_t> SizesOf(const std::vector<int64_t>& units) {
   return {small, largest};
 }
 
-// By segment. A segment whose shard is the full buffer needs no memory.
+// Returns the tensors to allocate, by segment; empty where the shard is the full buffer.
 std::vector<PackedTensor> FullParameters(const Unit& unit) {
   std::vector<PackedTensor> tensors;
   for (int i = 0; i < unit.segment_count(); ++i) {
@@ -44,7 +44,7 @@ std::vector<PackedTensor> FullGradients(const Unit& unit, Accumulation how) {
   return tensors;
 }
 
-// Tensors in the unit's buffer. A unit whose tensors are all empty has no buffer.
+// Returns tensors in the unit's buffer. A unit whose tensors are all empty has no buffer.
 absl::StatusOr<std::vector<Tensor>> AcquirePacked(const Unit& unit, FullBuffers& buffers,
                                                   const std::vector<PackedTensor>& tensors,
                                                   Stream& writer) {

@@ -21,8 +21,8 @@
 
 namespace zeroth {
 
-// Bytes of the buffer for a unit's full parameters, or full gradients, without segments whose shard
-// is the full buffer.
+// Returns the bytes of the buffer for a unit's full parameters, or full gradients. Segments whose
+// shard is the full buffer need none.
 int64_t FullParameterBytes(const Unit& unit);
 int64_t FullGradientBytes(const Unit& unit, Accumulation how);
 
@@ -47,8 +47,8 @@ class FullBuffers {
   // Returns a buffer of `bytes` that `writer` may write, until Release. FailedPrecondition if the
   // unit still has one.
   absl::StatusOr<Tensor> Acquire(const Unit& unit, int64_t bytes, Stream& writer);
-  // Gives back the unit's buffer, if it has one. `last_use` ends its use; nullptr: that is done.
-  // The compute stream waits for it before memory returns to the allocator.
+  // Gives back the unit's buffer, if it has one. `last_use` is the event of its last use; nullptr
+  // if that is done. The compute stream waits for it before memory returns to the allocator.
   void Release(const Unit& unit, std::shared_ptr<Event> last_use);
   // As BufferSet::Trim.
   absl::Status Trim();
@@ -59,7 +59,7 @@ class FullBuffers {
     BufferSet* from = nullptr;
   };
 
-  // The set that the unit's buffer comes from.
+  // Returns the set that the unit's buffer comes from.
   BufferSet& SetOf(const Unit& unit, int64_t bytes);
 
   Device& device_;
@@ -71,7 +71,7 @@ class FullBuffers {
   std::vector<Holding> held_;          // by unit index
   // The registered buffers of units that share none, by unit index.
   std::vector<std::unique_ptr<BufferSet>> own_;
-  BufferSet unshared_;  // of all other buffers, none of which it keeps
+  BufferSet unshared_;  // for all other buffers; keeps none
 };
 
 // Gives every segment memory for its full parameters: a place in a buffer that `comm` may write, or

@@ -56,7 +56,7 @@ absl::StatusOr<Tensor> AllocateSum(const Unit& unit, int64_t numel, Stream& writ
   return Allocate(unit.device(), numel, DType::kFloat32, MemoryCategory::kGradients, writer);
 }
 
-// Bytes of the largest fp32 sum that is made inside a group and then reduced across groups.
+// Returns the bytes of the largest fp32 sum that a group hands over to be reduced across groups.
 int64_t HandoverBytes(absl::Span<Unit* const> units) {
   int64_t numel = 0;
   for (const Unit* unit : units) {
@@ -246,13 +246,13 @@ class ProgramRunner::Execution {
     return absl::OkStatus();
   }
 
-  // Issues collectives of one kind, lane and group: as one call, unless the unit has custom ones,
-  // which bytes never use.
+  // Issues collectives of one kind, lane and group: as one call, unless the unit has custom
+  // collectives. Segments of bytes never use custom ones.
   absl::Status RunCollectives(absl::Span<const UnitOp> ops) {
     const UnitOp& first = ops.front();
     Lane& lane = runner_.lane(first.lane);
     Communicator& group = GroupOf(first, unit_, post_forward_);
-    // The forward left values made by the unit's custom collectives.
+    // The slices that forward kept are results of the custom collectives: gather them unchanged.
     UnitCollectives* const custom =
         first.group == OpGroup::kPostForward ? nullptr : unit_.custom_collectives();
     ZEROTH_CHECK(group.size() == first.ranks);

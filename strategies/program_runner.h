@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Executes unit programs (unit_program.h): buffers, order of streams, collectives, and the unit's
-// state.
+// Executes unit programs (unit_program.h): allocates buffers, orders streams, issues collectives
+// and updates the unit's state.
 
 #pragma once
 
@@ -21,7 +21,7 @@ struct Lane {
   Stream* stream = nullptr;
   Kernels* kernels = nullptr;              // on that stream; nullptr if nothing is rounded
   std::unique_ptr<StreamScratch> scratch;  // kScratch, and staging of offloaded state
-  std::unique_ptr<StreamScratch> collective_scratch;  // of UnitSpec::collectives
+  std::unique_ptr<StreamScratch> collective_scratch;  // for UnitSpec::collectives
 };
 
 // Used by one rank's thread only. After an error the step must be abandoned, see Scheduler.

@@ -40,8 +40,7 @@ class Quantized : public ExtendedGather {
                             : UnitCollectives::AllGather(mine, full, context);
   }
 
-  // Every rank quantises its gradients for all ranks' shards, and sums what it receives for its
-  // own.
+  // Every rank quantises its gradients for all shards, and sums what it receives for its own shard.
   absl::Status ReduceScatter(const Tensor& full, const Tensor& mine, ReduceOp op, bool accumulate,
                              const CollectiveContext& context) override {
     if (!options_.gradients || op == ReduceOp::kMax) {

@@ -10,10 +10,11 @@
 namespace zeroth {
 namespace {
 
-// The sums that wait after `count` micro-batches, see CompileReduce.
+// Returns the number of sums that wait after `count` micro-batches, see CompileReduce.
 int WaitingSums(int64_t count) { return std::popcount(static_cast<uint64_t>(count)); }
 
-// Compiles one segment's reduction. `value_` is where its gradients, or their sum, are.
+// Compiles one segment's reduction. `value_` is the current place of its gradients, or of their
+// sum.
 class SegmentCompiler {
  public:
   SegmentCompiler(const Unit& unit, int segment, const ProgramOptions& options,
@@ -52,8 +53,8 @@ class SegmentCompiler {
     bool is_across;
   };
 
-  // Without a tree only the last micro-batch is reduced over all ranks, with the sum of those
-  // before it.
+  // True if this micro-batch is reduced over all ranks. Without a tree that is only the last one,
+  // together with the sum of those before it.
   bool IsOverAllRanks() const { return phase_.is_last || in_tree_; }
   // True if only the last micro-batch crosses groups, with the sum of all.
   bool WaitsForOtherGroups() const {
@@ -67,19 +68,19 @@ class SegmentCompiler {
   Operand Shard() const {
     return {OpPlace::kGradientShard, ShardDType(), 0, unit_.segment_layout(segment_).shard_numel};
   }
-  // Waiting sum number `level`. Number 0 is the shard that the optimizer reads, if that is fp32 in
-  // memory.
+  // Returns waiting sum number `level`. Number 0 is the shard that the optimizer reads, if that is
+  // fp32 and in memory.
   Operand Level(int level) const {
     const Operand shard = Shard();
     if (level == 0 && !unit_.offloads_gradients() && shard.dtype == DType::kFloat32) return shard;
     return {OpPlace::kSum, DType::kFloat32, 0, shard.numel, level};
   }
-  // The sum of the step's earlier micro-batches if owners span groups.
+  // Returns the sum of the step's earlier micro-batches if owners span groups.
   Operand GroupSum() const {
     return {OpPlace::kSum, DType::kFloat32, 0, full_.numel / unit_.mesh().shard_size(), 0};
   }
 
-  // The collectives, except in groups of one rank.
+  // Returns the reduction's collectives, without those in groups of one rank.
   std::vector<Collective> Collectives() const {
     std::vector<Collective> collectives;
     const auto add = [&](OpGroup group, const Communicator& in, bool scatters, bool is_across) {
@@ -99,7 +100,7 @@ class SegmentCompiler {
   void Add(OpKind kind, const Operand& from, const Operand& to) {
     ops_.push_back({.kind = kind, .segment = segment_, .lane = lane_, .from = from, .to = to});
   }
-  // Copies or rounds the value to `target`, unless it is there already.
+  // Copies or rounds the value to `target`; does nothing if it is there already.
   void MoveTo(const Operand& target) {
     const bool is_there = value_ == target ||
                           (unit_.is_full_gradient(segment_) && value_.place == OpPlace::kGradient &&
@@ -109,7 +110,7 @@ class SegmentCompiler {
     value_ = target;
   }
 
-  // Chooses where the sum over ranks goes, and its type.
+  // Chooses the destination and the type of the sum over ranks.
   void ChooseDestination() {
     if (in_tree_) {
       destination_.numel = 0;
@@ -146,7 +147,8 @@ class SegmentCompiler {
     for (size_t i = 0; i < collectives.size(); ++i) {
       const Collective& in = collectives[i];
       const bool is_end = i + 1 == collectives.size() && !is_scaled_;
-      const DType dtype = is_end && value_.dtype != DType::kFloat32 ? destination_dtype_ : DType::kFloat32;
+      const DType dtype =
+          is_end && value_.dtype != DType::kFloat32 ? destination_dtype_ : DType::kFloat32;
       const bool accumulates =
           i == 0 && in.scatters && phase_.earlier > 0 && !in_tree_ && !is_replicated_;
       const Operand earlier = accumulates ? Earlier() : Operand();
@@ -212,8 +214,8 @@ class SegmentCompiler {
   LaneName lane_ = LaneName::kReduce;
   const Operand full_;
   Operand value_;
-  // Destination of the sum over ranks if its size and type match, and the narrowest type that the
-  // last collective may write.
+  // The destination of the sum over ranks if its size and type match, and the narrowest type that
+  // the last collective may write.
   Operand destination_;
   DType destination_dtype_ = DType::kFloat32;
   std::vector<UnitOp> ops_;

@@ -11,8 +11,8 @@
 namespace zeroth {
 namespace {
 
-// The order of a backward if units are declared in the order of forward: the last one first, the
-// root last.
+// Returns the order of a backward if units are declared in the order of forward: the last one
+// first, the root last.
 std::vector<Unit*> ReductionOrder(const std::vector<Unit*>& units) {
   std::vector<Unit*> order(units.rbegin(), units.rend());
   std::stable_partition(order.begin(), order.end(),

@@ -44,8 +44,8 @@ struct SchedulerOptions {
   // Buffers for full gradients of units other than the root: one that is written, the others being
   // reduced. At least 1, with which a unit's backward waits for the reduction before it.
   int gradient_buffers = 2;
-  // Marks each unit's forward, backward, gather and reduction, and what a TrainingStep enqueues
-  // after them; outlives the scheduler.
+  // Receives marks of each unit's forward, backward, gather and reduction, and of what a
+  // TrainingStep enqueues after them; outlives the scheduler.
   Timeline* timeline = nullptr;
   BackwardPrefetch backward_prefetch = BackwardPrefetch::kPre;
 };
@@ -76,7 +76,7 @@ class Scheduler {
   class UnshardHandle {
    public:
     // On return the unit's parameters are usable on the compute stream. Does nothing if a use of
-    // the unit, or the end of the step, has freed them since, nor at a second call.
+    // the unit, or the end of the step, has freed them meanwhile, or if it was called before.
     absl::Status Wait() {
       return scheduler_ == nullptr ? absl::OkStatus()
                                    : std::exchange(scheduler_, nullptr)->FinishUnshard(*unit_);
@@ -179,13 +179,13 @@ class Scheduler {
   bool IsPrefetched(const Unit& unit) const { return unit.state() == UnitState::kGathering; }
 
  private:
-  // One unit's part in the current step.
+  // A unit's progress in the current step.
   struct Track {
     int active = 0;             // uses of the unit that have begun and not ended
-    int in_backward = 0;        // those of them that are backwards
+    int in_backward = 0;        // active uses that are backwards
     int pending_backwards = 0;  // forwards that expect a backward, minus backwards that have ended
-    bool complete = false;      // its gradients of this micro-batch are
-    bool issued = false;        // and their reduction is enqueued
+    bool complete = false;      // this micro-batch's gradients are complete
+    bool issued = false;        // the reduction of those gradients is enqueued
   };
   // A stream of collectives, with the kernels on it; nullptr if nothing is rounded there.
   struct CommLane {
@@ -260,7 +260,7 @@ class Scheduler {
   // Declared after the buffers, so that streams end before buffers are destroyed.
   CommLane gather_;
   CommLane reduce_;
-  CommLane across_;  // no stream where no sums go across groups
+  CommLane across_;  // without a stream if nothing is reduced across groups
 };
 
 }  // namespace zeroth

@@ -88,7 +88,7 @@ TEST(SchedulerEdgesTest, RanksMayUseDifferentUnitsWhereNothingIsGathered) {
   }
 }
 
-// If units are gathered, this is impossible and an error.
+// If units are gathered, ranks cannot use different units.
 TEST(SchedulerEdgesTest, ARankThatLeavesOutAUnitThatOthersGatherGetsAnError) {
   for (const char* strategy : {"full_shard", "shard_grad_op", "shard_optimizer"}) {
     const absl::Status status =
@@ -110,7 +110,7 @@ TEST(SchedulerEdgesTest, ARankThatLeavesOutAUnitThatOthersGatherGetsAnError) {
   }
 }
 
-// In the second micro-batch the unit is reduced and freed as if there had been no first one.
+// The second micro-batch reduces and frees the unit as if there had been no first one.
 TEST(SchedulerEdgesTest, AForwardWithoutBackwardEndsWithItsMicroBatch) {
   EXPECT_EQ(RunToyRanks(2,
                         [](Communicator& world, Device& device) -> absl::Status {
@@ -144,8 +144,9 @@ TEST(SchedulerEdgesTest, AForwardWithoutBackwardEndsWithItsMicroBatch) {
             absl::OkStatus());
 }
 
-// An update may be enqueued at any time between the two: it must not meet a gather. Here the
-// compute stream is the rank's thread, so that what it waits for is over when a call returns.
+// An update may be enqueued at any time between FinishBackward and EndStep, and must not overlap a
+// gather. Here the compute stream is the rank's thread, so what it waits for is over when a call
+// returns.
 TEST(SchedulerEdgesTest, AGatherBeforeTheStepEndsIsOverBeforeTheUpdate) {
   EXPECT_EQ(RunToyRanks(2,
                         [](Communicator& world, Device& device) -> absl::Status {
@@ -214,7 +215,7 @@ TEST(SchedulerEdgesTest, UnitsOfNobodyAndOfOthersAreRefused) {
                                             ShardToy(world, device, other_model, options));
                     Scheduler& scheduler = sharding->scheduler();
                     Unit& own = *sharding->units()[1];
-                    // One whose index is in use, and one whose index is not.
+                    // Foreign units with an index that is in use here, and with one that is not.
                     for (Unit* const foreign : {other->units()[1], other->units()[3]}) {
                       for (const absl::Status& status :
                            {scheduler.BeforeForward(*foreign), scheduler.AfterForward(*foreign),

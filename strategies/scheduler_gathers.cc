@@ -158,8 +158,8 @@ absl::Status Scheduler::PrefetchAhead(const Unit& from, Pass pass) {
   Unit* const next = backward ? order_.NextInBackward(from) : order_.NextInForward(from);
   if (!options_.prefetch || next == nullptr || next->state() != UnitState::kSharded)
     return absl::OkStatus();
-  // Skip a unit whose backward is done: while an earlier checkpointed block is recomputed, the unit
-  // that followed it in forward is its recorded successor.
+  // Skip units whose backward is done: when a checkpointed block is recomputed, its recorded
+  // forward successor is already finished.
   if (track(*next).complete) return absl::OkStatus();
   // A prefetch only uses shared buffers: it must not cost memory.
   if (!gathered_.HasRoom(*next, FullParameterBytes(*next))) return absl::OkStatus();
@@ -169,7 +169,7 @@ absl::Status Scheduler::PrefetchAhead(const Unit& from, Pass pass) {
 absl::Status Scheduler::ReshardAll() {
   for (Unit* unit : units_) {
     if (unit->state() == UnitState::kGathering) {
-      // The prefetch was not used. It must end before its buffer is reused, and is not repeated.
+      // The prefetch was not used. Wait for it before its buffer is reused, and do not repeat it.
       order_.ForgetLinksTo(*unit);
       ZEROTH_RETURN_IF_ERROR(EnsureGathered(*unit, Pass::kStepEnd));
     }

@@ -115,8 +115,8 @@ struct CountCase {
 
 class CollectiveCountTest : public testing::TestWithParam<CountCase> {};
 
-// B blocks and a root (or B + 1 blocks): B + 1 gathers in forward; in backward B + 1 if all units
-// were resharded, B if the root was kept, none if all were; B + 1 reductions.
+// With a root and B blocks, or B + 1 blocks: B + 1 gathers in forward and B + 1 reductions. Gathers
+// in backward: B + 1 if all units were resharded, B if the root was kept, none if all were kept.
 TEST_P(CollectiveCountTest, IsExact) {
   const CountCase& param = GetParam();
   for (const bool prefetch : {false, true}) {
@@ -288,7 +288,7 @@ TEST(SchedulerTest, PrefetchesTheRecordedOrder) {
       absl::OkStatus());
 }
 
-// Waits until `event` is done, as a unit's compute would last that long.
+// Stands for a unit's compute that lasts until `event` is done.
 absl::Status ComputeUntilDone(const std::shared_ptr<Event>& event, const Unit& unit) {
   ZEROTH_TOY_EXPECT(event != nullptr);
   const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(60);
@@ -402,7 +402,7 @@ TEST(SchedulerTest, OnlyTheFirstGatherAndTheLastReductionAreExposed) {
             ZEROTH_ASSIGN_OR_RETURN(const Timeline::Span forward, FindSpan(spans, "forward h.0"));
             ZEROTH_ASSIGN_OR_RETURN(const Timeline::Span gather, FindSpan(spans, "gather h.1"));
             ZEROTH_TOY_EXPECT(gather.stream == "gather" && forward.stream == "compute");
-            // The hook has waited for their end; their marks may come later.
+            // The hook has waited for the ends of both, but their marks may come later.
             ZEROTH_TOY_EXPECT(gather.begin <= forward.end);
             ZEROTH_ASSIGN_OR_RETURN(const Timeline::Span backward, FindSpan(spans, "backward h.1"));
             ZEROTH_ASSIGN_OR_RETURN(const Timeline::Span reduce, FindSpan(spans, "reduce h.2"));
@@ -422,7 +422,7 @@ TEST(SchedulerTest, AWrongGuessOfTheOrderIsGivenUp) {
                         auto sharding, ShardToy(world, device, model, OptionsOf("full_shard")));
                     ToyStep step = SimpleStep();
                     ZEROTH_RETURN_IF_ERROR(RunToyStep(*sharding, step));
-                    // The last block is no longer used: it is prefetched in vain once.
+                    // The last block is no longer used, so one prefetch of it is unused.
                     step.order = {sharding->units()[0], sharding->units()[1], sharding->units()[2]};
                     TrafficRecorder recorder(sharding->mesh());
                     ZEROTH_RETURN_IF_ERROR(RunToyStep(*sharding, step));
@@ -472,8 +472,8 @@ TEST(SchedulerTest, AtMostTheRootAndTheBuffersAreGathered) {
   }
 }
 
-// A forward and a backward of blocks with a norm inside each, by turns in `units`. `in_norm` is
-// called within the first norm's forward.
+// Runs a forward and a backward of blocks that contain a norm each; `units` alternate blocks and
+// norms. Calls `in_norm` within the first norm's forward.
 absl::Status NestedStep(Sharding& sharding, const std::function<absl::Status()>& in_norm) {
   Scheduler& scheduler = sharding.scheduler();
   const absl::Span<Unit* const> units = sharding.units();
@@ -594,7 +594,7 @@ TEST(SchedulerTest, StrictPrefetchRefusesWhatMakesNoSense) {
                                                              absl::StatusCode::kInvalidArgument,
                                                              {"'h.1'", "already gathered"}));
                           ZEROTH_RETURN_IF_ERROR(scheduler.Reshard(unit));
-                          // More than there are buffers: explicit requests are always fulfilled.
+                          // These exceed the buffers: explicit requests are always fulfilled.
                           for (Unit* each : sharding->units())
                             ZEROTH_RETURN_IF_ERROR(scheduler.Prefetch(*each));
                           ZEROTH_RETURN_IF_ERROR(RunToyStep(*sharding, SimpleStep()));

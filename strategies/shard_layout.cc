@@ -23,7 +23,7 @@ int64_t ShardNumel(int64_t used, int shard_count, int64_t block, int64_t alignme
   return exact >= kUnitsWorthAligning * alignment ? RoundUp(exact, alignment) : exact;
 }
 
-// In elements.
+// Returns the alignment of parameters, in elements.
 int64_t Alignment(DType dtype, const LayoutOptions& options) {
   const int64_t own = static_cast<int64_t>(SizeOf(dtype));
   const int64_t smallest = options.smallest_element_bytes;

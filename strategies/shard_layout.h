@@ -13,7 +13,7 @@
 
 namespace zeroth {
 
-// The properties of a parameter that its place depends on.
+// The properties of a parameter that determine its place.
 struct ParameterExtent {
   int64_t numel = 0;
   DType dtype = DType::kFloat32;
@@ -108,13 +108,13 @@ class ShardLayout {
     return placements_[static_cast<size_t>(parameter)];
   }
   int parameter_count() const { return static_cast<int>(placements_.size()); }
-  // Elements of gaps and tail padding in all segments.
+  // Returns the elements of gaps and tail padding in all segments.
   int64_t padding_numel() const;
 
-  // The piece of a parameter that `rank` owns; begin == end if it owns nothing. In a replicated
-  // segment every rank owns all of it.
+  // Returns the piece of a parameter that `rank` owns; begin == end if it owns nothing. In a
+  // replicated segment every rank owns all of it.
   Piece PieceOf(int parameter, int rank) const;
-  // Alignment gaps and the tail padding, in order.
+  // Returns alignment gaps and the tail padding, in order.
   std::vector<Gap> Gaps(int segment) const;
 
  private:
@@ -124,7 +124,7 @@ class ShardLayout {
   std::vector<Placement> placements_;
 };
 
-// Bytes of a run of elements, rounded up to a multiple of ShardLayout::kAlignmentBytes.
+// Returns the bytes of a run of elements, rounded up to a multiple of ShardLayout::kAlignmentBytes.
 int64_t AlignedBytes(int64_t numel, DType dtype);
 
 }  // namespace zeroth

@@ -236,7 +236,7 @@ absl::StatusOr<std::vector<float>> Sharding::Undivided(const Parameter& paramete
     ZEROTH_ASSIGN_OR_RETURN(const Shape shape, ShapeOfPart(parameter.global_shape(), part));
     numels.push_back(shape.numel());
   }
-  // Parts may differ in size, and those of an all-gather may not.
+  // Parts may differ in size, but an all-gather needs equal ones: pad to the largest.
   const int64_t place = *std::max_element(numels.begin(), numels.end());
   ZEROTH_ASSIGN_OR_RETURN(const Mesh::Axes axes, mesh_->Find({part.axis}));
   ZEROTH_ASSIGN_OR_RETURN(Communicator* const group, mesh_->Group(axes, Traffic::kGatherAcross));

@@ -34,9 +34,9 @@ struct ShardingOptions {
   // "hybrid_shard", or a custom strategy.
   std::string strategy = "full_shard";
   StrategyOptions strategy_options = {};
-  // Axes of the mesh inside "replicate" and "shard", which the strategy does not use: {"tensor", 4}
-  // for 4 neighbouring ranks that share the work on the same data. Parameter::Divide divides a
-  // parameter among these ranks; each has a copy of the others, and must keep it equal.
+  // Axes nested inside "replicate" and "shard", unused by the strategy: {"tensor", 4} = 4
+  // neighbouring ranks on the same data. Parameters divided by Parameter::Divide are split over
+  // them. Undivided parameters are replicated, and the ranks must keep the copies equal.
   std::vector<MeshAxis> inner_axes = {};
   SchedulerOptions scheduler = {};
   MixedPrecision mixed_precision = {};
@@ -84,10 +84,9 @@ class Sharding {
  public:
   // `world`, `device` and all parameters outlive the result. InvalidArgument: an unknown strategy,
   // or options that it does not support or that do not fit; no units, two units of one name, or two
-  // roots; a parameter that is in two units or twice in one, is neither fp32 nor frozen
-  // bytes, or has another's name.
-  // FailedPrecondition for a parameter of another sharding, which must be destroyed first. Errors
-  // of the offload store.
+  // roots; a parameter that is in two units or twice in one, is neither fp32 nor frozen bytes, or
+  // has the name of another one. FailedPrecondition for a parameter of another sharding, which must
+  // be destroyed first. Errors of the offload store.
   static absl::StatusOr<std::unique_ptr<Sharding>> Create(Communicator& world, Device& device,
                                                           const ShardingOptions& options,
                                                           std::vector<UnitSpec> units);
@@ -110,11 +109,11 @@ class Sharding {
   Scheduler& scheduler() { return *scheduler_; }
   const ShardingStrategy& strategy() const { return *strategy_; }
   Mesh& mesh() { return *mesh_; }
-  // For statistics of shards, such as norms: the ranks that together hold every element. Every such
-  // group gets the same result.
+  // The group for statistics of shards, such as norms: its ranks together hold every element. Every
+  // such group gets the same result.
   Communicator& statistics_group() { return *statistics_group_; }
-  // True if this rank counts its shard of a segment in such statistics: of the ranks of the group
-  // that hold the same elements, one does.
+  // True if this rank adds its shard of a segment to such statistics: exactly one of the group's
+  // ranks that hold the same elements does.
   bool CountsHere(const Unit& unit, int segment) const;
   // The groups of all units' collectives: the mesh's, then the strategy's own.
   std::vector<Communicator*> communicators() const;
@@ -150,7 +149,8 @@ class Sharding {
   // The number of data-parallel ranks.
   static absl::StatusOr<int> DataSize(const ShardingOptions& options, int world_size);
   absl::Status CreateView(const UnitAxes& axes, bool owners_over_groups);
-  // For each unit the axes over which Parameter::part divides its parameters: none or one.
+  // Returns, for each unit, the axes over which Parameter::part divides its parameters: none or
+  // one.
   absl::StatusOr<std::vector<Mesh::Axes>> PartAxes(const std::vector<UnitSpec>& units,
                                                    const ShardingOptions& options) const;
   absl::Status CreateStatisticsGroup(const std::vector<Mesh::Axes>& part_axes);

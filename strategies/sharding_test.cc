@@ -377,7 +377,7 @@ TEST(ShardingTest, PaddingOfRowsIsZerosAtTheTail) {
             absl::OkStatus());
 }
 
-// 1, 2, 3 and 4 over four micro-batches of equal weight are 2.5, which cannot be read earlier.
+// The mean of 1, 2, 3 and 4 over four micro-batches is 2.5, and cannot be read earlier.
 TEST(ShardingTest, FourMicroBatchesAreReadyAtTheFourth) {
   for (const char* strategy :
        {"no_shard", "shard_optimizer", "shard_grad_op", "full_shard", "hybrid_shard"}) {

@@ -27,7 +27,8 @@ int64_t NumelOf(const StatePass& pass) {
   return numel;
 }
 
-// The staging of `numel` elements of a pass, by operand. Those in memory need none.
+// Returns the staging tensors for `numel` elements of a pass, by operand; empty for those in
+// memory.
 std::vector<PackedTensor> Staging(const StatePass& pass, int64_t numel) {
   std::vector<PackedTensor> staging;
   for (const StatePass::Operand& operand : pass.operands) {

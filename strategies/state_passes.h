@@ -20,7 +20,7 @@
 
 namespace zeroth {
 
-// Element-wise work on several operands.
+// An element-wise computation on several state tensors.
 struct StatePass {
   struct Operand {
     StateTensor state;

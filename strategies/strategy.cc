@@ -207,8 +207,8 @@ absl::Status ShardingStrategy::ExpectPlaceInTree(const Unit& unit, bool is_last)
       " micro-batches a rank (tree_micro_batches); expected steps of as many");
 }
 
-// Collectives take the mean, which stays in the range of every type; this makes up for the divide
-// factor.
+// With a divide factor, collectives take the mean, which stays in the range of every type, and this
+// rescales it to sum / factor.
 double ShardingStrategy::GradientScale() const {
   const double factor = options_.gradient_divide_factor;
   return factor == 0 ? 1 : DataSize() / factor;

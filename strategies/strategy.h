@@ -184,10 +184,11 @@ class ShardingStrategy {
 
   const StrategyOptions& options() const { return options_; }
   const StrategyContext& context() const { return context_; }
-  // InvalidArgument that says what is `wrong` with the shard size, and lists those that fit.
+  // Returns InvalidArgument that says what is `wrong` with the shard size, and lists those that
+  // fit.
   absl::Status WrongShardSize(absl::string_view wrong, int world_size) const;
-  // Keeps for strategies that free units after their forward. True after a forward for the root,
-  // and for all units without reshard_after_forward.
+  // Implements Keeps for strategies that free units after their forward: true after a forward for
+  // the root, and for all units without reshard_after_forward.
   bool KeepsAfterForward(const Unit& unit, Pass pass) const;
 
  private:
@@ -197,12 +198,12 @@ class ShardingStrategy {
   Programs& ProgramsOf(const Unit& unit);
   absl::Status ExpectPlaceInTree(const Unit& unit, bool is_last) const;
   absl::Status AttachPostForwardGroups();
-  // The group inside which the unit's backward gathers the slices that its forward has kept;
-  // nullptr if its forward keeps none.
+  // Returns the group inside which the unit's backward gathers the slices that its forward has
+  // kept; nullptr if its forward keeps none.
   Communicator* PostForwardGroup(const Unit& unit) const;
-  // The number of data-parallel ranks; the same for all units.
+  // Returns the number of data-parallel ranks; the same for all units.
   int DataSize() const;
-  // The factor that multiplies reduced gradients.
+  // Returns the factor that multiplies reduced gradients.
   double GradientScale() const;
 
   StrategyOptions options_;
@@ -224,7 +225,7 @@ class FreesAfterForward : public ShardingStrategy {
   bool Keeps(const Unit& unit, Pass pass) const override { return KeepsAfterForward(unit, pass); }
 };
 
-// Ranks in a shard group, from which the mesh is made. InvalidArgument as
+// Returns the ranks in a shard group, which determine the mesh. InvalidArgument as
 // ShardingStrategy::ShardSize, and if `options` ask for a size other than the strategy's.
 absl::StatusOr<int> ShardSizeOf(const ShardingStrategy& strategy, const StrategyOptions& options,
                                 int world_size);

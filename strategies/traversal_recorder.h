@@ -29,7 +29,7 @@ class TraversalRecorder {
     Unit* const previous = Record(unit, Direction::kBackward);
     if (previous != nullptr) links(*previous).next_in_backward = &unit;
   }
-  // The unit that followed this one last time; nullptr if there was none, or none is known.
+  // Returns the unit that followed this one last time; nullptr if there was none, or none is known.
   Unit* NextInForward(const Unit& unit) const { return links(unit).next_in_forward; }
   Unit* NextInBackward(const Unit& unit) const { return links(unit).next_in_backward; }
   // True if the current traversal has reached the unit.

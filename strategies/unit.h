@@ -79,7 +79,7 @@ struct UnitSpec {
   // Override the ShardingOptions of the same meaning for this unit.
   std::optional<LayoutKind> layout = std::nullopt;
   std::optional<MixedPrecision> precision = std::nullopt;  // such as fp32 for norms
-  // By default the strategy's, which decides how many ranks each axis has.
+  // The axes over which the unit is replicated and sharded. The strategy decides their sizes.
   UnitAxes axes = {};
 };
 
@@ -88,8 +88,8 @@ struct UnitSpec {
 // views into the full buffers, so that collectives need no copies. Used by one rank's thread only.
 class Unit {
  public:
-  // One flat piece of storage, see ShardLayout::Segment. Of replicated segments, the full buffer
-  // may be the shard (is_full), and the full gradient the reduced one (is_full_gradient).
+  // One flat piece of storage, see ShardLayout::Segment. In replicated segments the full buffer may
+  // be the shard itself (is_full), and the full gradient the reduced one (is_full_gradient).
   struct Segment {
     Tensor shard;  // [shard_numel] of Unit::master_dtype; undefined if it is offloaded
     Tensor full;   // [numel] of Unit::param_dtype, while gathering or gathered
@@ -99,7 +99,7 @@ class Unit {
     // fp32 sums of earlier micro-batches that wait for later ones: those of the tree
     // (CompileReduce), or, if owners span groups, this rank's part of its group's sum.
     std::vector<Tensor> waiting_sums;
-    // Instead of `shard` and `grad_shard` if offloaded. The gradient's region has room for fp32.
+    // Replace `shard` and `grad_shard` if offloaded. The gradient's region has room for fp32.
     StateTensor offloaded_shard;
     StateTensor offloaded_grad_shard;
   };
@@ -132,7 +132,7 @@ class Unit {
   const ShardLayout::Segment& segment_layout(int i) const {
     return layout_.segments()[static_cast<size_t>(i)];
   }
-  // The segment that a parameter lies in.
+  // Returns the segment that a parameter lies in.
   int segment_of(int parameter) const { return layout_.placement(parameter).segment; }
   Segment& segment(int i) { return segments_[static_cast<size_t>(i)]; }
   const Segment& segment(int i) const { return segments_[static_cast<size_t>(i)]; }
@@ -147,7 +147,7 @@ class Unit {
     return *mesh_;
   }
   bool has_default_axes() const { return spec_.axes == UnitAxes(); }
-  // The axes of the mesh over which ranks hold different elements of a segment.
+  // Returns the axes of the mesh over which ranks hold different elements of a segment.
   Mesh::Axes OwnerAxes(int i) const {
     Mesh::Axes axes = segment_layout(i).replicated ? Mesh::Axes() : mesh().owner_axes();
     if (segment_layout(i).of_parts) axes.insert(axes.end(), part_axes_.begin(), part_axes_.end());
@@ -206,16 +206,16 @@ class Unit {
     return segment_layout(segment_of(parameter)).trainable;
   }
 
-  // This rank's shard of a segment, and of its reduced gradients, in memory or offloaded. The
-  // latter is undefined unless gradients are reduced and the segment is trainable.
+  // Returns this rank's shard of a segment, or of its reduced gradients, in memory or offloaded.
+  // The latter is undefined unless gradients are reduced and the segment is trainable.
   StateTensor ShardState(int i) const;
   StateTensor GradientShardState(int i) const;
-  // Elements [begin, begin + count) of one of these: a view of memory, or staging that the compute
-  // stream fills from the offload store.
+  // Returns elements [begin, begin + count) of one of these: a view of memory, or staging that the
+  // compute stream fills from the offload store.
   absl::StatusOr<Tensor> InMemory(const StateTensor& state, int64_t begin, int64_t count) const;
-  // A piece of a parameter, or of its reduced gradient, as a view [piece.numel()] of this rank's
-  // shard, which must not be offloaded. The gradient's is undefined unless it exists and is
-  // reduced.
+  // Returns a piece of a parameter, or of its reduced gradient, as a view [piece.numel()] of this
+  // rank's shard, which must not be offloaded. Undefined for a gradient that does not exist or is
+  // not reduced.
   Tensor ShardView(const ShardLayout::Piece& piece) const;
   Tensor GradientShardView(const ShardLayout::Piece& piece) const;
   ShardLayout::Piece PieceOf(int parameter) const {
@@ -229,7 +229,7 @@ class Unit {
 
   UnitState state() const { return state_; }
   GradientState gradient_state() const { return gradient_state_; }
-  // True if earlier micro-batches of this step have left gradients; and their number.
+  // True if earlier micro-batches of this step have left gradients.
   bool has_accumulated() const { return micro_batches_accumulated_ > 0; }
   int64_t micro_batches_accumulated() const { return micro_batches_accumulated_; }
   // FailedPrecondition names the unit, its state, the attempt, and the state that it expects.
@@ -269,7 +269,7 @@ class Unit {
     return *static_cast<State*>(state.get());
   }
 
-  // The ends of the gather, and of the reduction, that were enqueued last; nullptr if none was.
+  // The events that end the gather and the reduction that were enqueued last; nullptr if none was.
   const std::shared_ptr<Event>& gather_event() const { return gather_event_; }
   const std::shared_ptr<Event>& reduce_event() const { return reduce_event_; }
 

@@ -48,7 +48,7 @@ class UnitCollectives {
   // place, as Communicator::ReduceScatter.
   virtual absl::Status ReduceScatter(const Tensor& full, const Tensor& mine, ReduceOp op,
                                      bool accumulate, const CollectiveContext& context);
-  // For shards across groups, and for replicated parameters.
+  // Reduces shards across groups, and gradients of replicated parameters.
   virtual absl::Status AllReduce(const Tensor& values, ReduceOp op,
                                  const CollectiveContext& context);
 };
@@ -58,7 +58,7 @@ class UnitCollectives {
 class GatherExtension {
  public:
   virtual ~GatherExtension() = default;
-  // Bytes that encode a rank's `numel` elements, a multiple of 16.
+  // Returns the bytes that encode a rank's `numel` elements, a multiple of 16.
   virtual int64_t EncodedBytes(int64_t numel, DType dtype) const = 0;
   // encoded: uint8 [EncodedBytes(mine.numel(), mine.dtype())].
   virtual absl::Status Encode(const Tensor& mine, const Tensor& encoded, Kernels& kernels) = 0;

@@ -75,12 +75,12 @@ struct UnitOp {
   LaneName lane = LaneName::kGather;
   Operand from = {};
   Operand to = {};
-  OpGroup group = OpGroup::kNone;  // of a collective, and the number of its ranks
+  OpGroup group = OpGroup::kNone;  // for collectives, with the number of ranks
   int ranks = 0;
   bool accumulate = false;  // the reduce-scatter adds to `to`
 };
 
-// The communicator of a collective. `post_forward` is that of OpGroup::kPostForward.
+// Returns the communicator of a collective. `post_forward` is that of OpGroup::kPostForward.
 Communicator& GroupOf(const UnitOp& op, const Unit& unit, Communicator* post_forward);
 
 struct UnitProgram {
@@ -93,7 +93,7 @@ struct UnitProgram {
   // True if an operation of this lane reads or writes the place.
   bool Uses(OpPlace place, LaneName lane) const;
   bool Uses(LaneName lane) const;
-  // The elements of a place that the program reads or writes, from 0 on; 0: none.
+  // Returns the end of the elements of a place that the program reads or writes; 0 if none.
   int64_t NumelOf(OpPlace place, int segment) const;
 };
 
@@ -120,12 +120,13 @@ struct ReducePhase {
   friend auto operator<=>(const ReducePhase&, const ReducePhase&) = default;
 };
 
-// Gathers the full parameters: rounds this rank's shard into its slice of the full buffer, and
-// all-gathers there in place. If owners span groups, an all-gather across groups fills kGroupSlice
-// first, and one inside the group then fills the full buffer. `from` is where the gather begins:
-// kShard, or the slice that an earlier gather of the step has kept (kGroupSlice, kForwardSlice).
+// Compiles the gather of the full parameters: rounds this rank's shard into its slice of the full
+// buffer, and all-gathers there in place. If owners span groups, an all-gather across groups fills
+// kGroupSlice first, and one inside the group then fills the full buffer. `from` is where the
+// gather begins: kShard, or the slice that an earlier gather of the step has kept (kGroupSlice,
+// kForwardSlice).
 UnitProgram CompileGather(const Unit& unit, OpPlace from, const ProgramOptions& options);
-// Copies kForwardSlice out of a gathered unit.
+// Compiles the copy of kForwardSlice out of a gathered unit.
 UnitProgram CompileKeepSlice(const Unit& unit, const ProgramOptions& options);
 
 // Reduces the full gradients of every trainable segment to what the optimizer reads: reduce inside
@@ -150,7 +151,7 @@ UnitProgram CompileKeepSlice(const Unit& unit, const ProgramOptions& options);
 UnitProgram CompileReduce(const Unit& unit, const ProgramOptions& options,
                           const ReducePhase& phase);
 
-// All programs of a unit as text, one operation per line.
+// Returns all programs of a unit as text, one operation per line.
 std::string ProgramsText(const Unit& unit, const ProgramOptions& options);
 
 }  // namespace zeroth

@@ -1,12 +1,12 @@
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 #
-# For scripts that make a folder once and keep it: sourced, after they define fail(), which says its
-# words and ends the script. The folder lies in ${XDG_CACHE_HOME:-$HOME/.cache}/zeroth, under a name
-# made of the checksum of the file that says what it holds: other contents are another folder, and
-# clones of the same version share one.
+# Sourced by scripts that make a folder once and keep it, after they define fail(), which prints its
+# arguments and exits. The folder lies in ${XDG_CACHE_HOME:-$HOME/.cache}/zeroth, under a name with the
+# checksum of the file that lists its contents: other contents get another folder, and clones of the
+# same version share one.
 
-# Without a network every attempt costs a while; one that failed is repeated after so many minutes.
+# Without a network every attempt takes a while, so a failed one is repeated after this many minutes.
 readonly retry_minutes=60
 
 locate() { # locate NAME CONTENTS WHAT: sets `folder`, and `failure`, the log of a failed attempt

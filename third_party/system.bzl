@@ -77,7 +77,7 @@ def first_with(ctx, folders, file):
     return None
 
 def cached_folder(ctx, name, contents):
-    """Returns the folder that the script beside `contents` keeps what it makes in (cache.sh), or None.
+    """Returns the folder in which the script beside `contents` keeps what it makes (cache.sh), or None.
 
     Args:
       ctx: the repository rule's.

@@ -20,12 +20,12 @@ struct ExportOptions {
   // fp32, or bf16, rounded to nearest. Not fp16, which cannot hold every weight: the error would
   // come only at the end of the run.
   DType dtype = DType::kFloat32;
-  // Also selects the model, or its adapters alone.
+  // `kind` selects the model, or its adapters alone.
   HfDirectoryOptions directory;
-  // Contents by name, also of generation_config.json, which only models get. They are read when a
-  // run begins, because the files may have changed when it ends.
+  // Contents by name, including generation_config.json, which is written only with models. They are
+  // read when a run begins, because the files may have changed when it ends.
   std::map<std::string, std::string> tokenizer_files;
-  // Members of config.json beside the model's: TokenIds.
+  // Further members of config.json: TokenIds.
   nlohmann::json token_ids = nlohmann::json::object();
   // For adapters alone: the origin of the base model; empty: none.
   std::string base_model;
@@ -45,10 +45,10 @@ absl::Status CheckExport(const LanguageModel& model, const std::string& director
 
 // Writes the model as a Hugging Face directory (config.json, weights, tokenizer files). LoRA
 // adapters are merged into the weights, so that the result is a plain model. With
-// HfDirectoryKind::kAdapter, writes the adapters alone, with the modules that are
-// trained in full beside them, in PEFT's format (adapter_config.json, adapter_model.safetensors);
-// InvalidArgument for a model without adapters. Collective: rank 0 writes, one gathered unit at a
-// time, and every rank returns its error. The directory appears complete or not at all.
+// HfDirectoryKind::kAdapter, writes only the adapters and the modules that are trained in full
+// beside them, in PEFT's format (adapter_config.json, adapter_model.safetensors); InvalidArgument
+// for a model without adapters. Collective: rank 0 writes, one gathered unit at a time, and every
+// rank returns its error. The directory appears complete or not at all.
 absl::Status ExportModel(Trainer& trainer, const std::string& directory,
                          const ExportOptions& options);
 

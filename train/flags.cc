@@ -264,7 +264,7 @@ absl::StatusOr<TrainOptions> ReadCommandLine(int argc, char** argv, const std::s
     wrong.push_back(absl::StrCat("--", data, " is given more than once; write all in one, as --",
                                  data, "=a.txt,b.txt"));
   }
-  // Either of these follows from the other, and one on the command line replaces the one of a file.
+  // In each pair, one flag determines the other. One on the command line overrides both in a file.
   for (const auto& [one, other] :
        {std::pair("steps", "epochs"), {"warmup_steps", "warmup_ratio"}}) {
     const auto gives = [&](const char* name) {

@@ -34,9 +34,9 @@ struct OwnSwitch {
   bool* value = nullptr;
   std::optional<std::string>* text = nullptr;
 };
-// As ParseCommandLine, for other programs that use the trainer's options. `help` is printed by
-// --help. `others` are the
-// program's additional flags, with the syntax of all flags; each is set if it is there.
+// As ParseCommandLine, for other programs that use the trainer's options. --help prints `help`.
+// `others` are the program's additional flags, in the same syntax; sets those that the command line
+// names.
 absl::StatusOr<TrainOptions> ReadCommandLine(int argc, char** argv, const std::string& help,
                                              const std::vector<OwnSwitch>& others);
 

@@ -128,7 +128,7 @@ std::string WhoWaited(const std::vector<Json>& records, int world_size) {
   absl::StrAppend(&text, "Calls that ranks have issued, where they differ:\n");
   bool differ = false;
   for (size_t i = 0; i < groups; ++i) {
-    // The groups at one place in the order. Ranks whose groups have the same name are one group.
+    // The ranks' i-th groups. Those with the same name are one group.
     std::map<std::string, ByCalls> by_name;
     for (const Json& record : records) {
       if (record["communicators"].size() <= i) continue;

@@ -17,7 +17,7 @@
 
 namespace zeroth {
 
-// The directory of the records, in that of a run.
+// The directory of the records, inside a run's directory.
 inline constexpr char kFlightDirectory[] = "flight_recorder";
 // The directory of the records of the previous start.
 inline constexpr char kEarlierFlightDirectory[] = "flight_recorder_earlier";

@@ -12,8 +12,8 @@ namespace zeroth {
 // ahead of a time limit, and what Open MPI's mpirun forwards at once.
 void CatchInterrupts();
 
-// Sets the texts that the first and the second signal print from now on. Empty texts print nothing,
-// for all but one process of a run. Thread-safe.
+// Sets the texts that the first and the second signal print from now on. Empty texts print nothing:
+// set them in all but one process of a run. Thread-safe.
 void AnnounceOnInterrupt(const std::string& first, const std::string& second);
 
 // True after the first signal. Thread-safe.

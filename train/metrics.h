@@ -43,7 +43,7 @@ struct StepMetrics {
   std::optional<PreferenceStatistics> preference;  // of the global batch's pairs
   std::optional<double> loss_zscore;
   std::optional<double> grad_norm_zscore;
-  std::optional<double> saving;  // fraction written of a checkpoint in the background
+  std::optional<double> saving;  // fraction written of the checkpoint in flight
 };
 
 // The losses on held-out data after `step` steps. Not part of StepMetrics, because a step is
@@ -58,11 +58,11 @@ struct EvaluationMetrics {
 // A number of a step, as metrics.jsonl and TensorBoard's event file show it.
 struct StepNumber {
   const char* key;  // in metrics.jsonl
-  const char* tag;  // in the event file; empty: it is not in there under its own value
+  const char* tag;  // in the event file; empty: not written there
   double value;
   std::string text;  // JSON, with the fewest digits that read back as the same float or double
 };
-// The known numbers of a step. To add a number, add a line here.
+// Returns the numbers of a step that are known. To add a number, add a line to the definition.
 std::vector<StepNumber> NumbersOf(const StepMetrics& metrics);
 std::vector<StepNumber> NumbersOf(const EvaluationMetrics& metrics);
 
@@ -98,17 +98,18 @@ class MetricsWriter {
   // Replaces the file. The error names the path and the reason.
   static absl::StatusOr<MetricsWriter> Create(const std::string& path);
 
-  // Keeps the lines of steps up to `step`, and drops later ones, which will be written again. The
-  // summary stays if no step follows. The old file stays until the new one is complete.
+  // Keeps the lines of steps up to `step`, and drops later ones, which will be written again. Drops
+  // the summary, too, if the run `goes_on` with further steps. The old file stays until the new one
+  // is complete.
   static absl::StatusOr<MetricsWriter> Resume(const std::string& path, int64_t step, bool goes_on);
 
-  // After Resume: the file has the line of the last step that it kept, but no evaluation of it.
+  // After Resume: true if the last step that was kept has a line, but no evaluation.
   bool lacks_evaluation() const { return lacks_evaluation_; }
 
   // Unknown numbers have no key in the line.
   absl::Status Write(const StepMetrics& metrics);
   absl::Status Write(const EvaluationMetrics& metrics);
-  // The last line: {"summary": ...}, with numbers by the same rule.
+  // Writes the last line, {"summary": ...}, with numbers in the same form.
   absl::Status WriteSummary(const nlohmann::json& summary);
   // Makes the written lines survive a power failure.
   absl::Status Sync() { return file_.Sync(); }

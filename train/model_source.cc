@@ -31,7 +31,7 @@ std::string ModelName(const TrainOptions& options) {
   return options.model.empty() ? kDefaultModel : options.model;
 }
 
-// The configuration of --model.
+// Returns the configuration of --model.
 absl::StatusOr<nlohmann::json> ConfigNamed(const std::string& name) {
   return absl::EndsWith(name, ".json") ? ReadJsonFile(name) : PresetConfig(name);
 }
@@ -40,7 +40,7 @@ absl::StatusOr<HfDirectory> OpenInitFrom(const std::string& path) {
   return IsGgufPath(path) ? OpenGgufModel(path) : HfDirectory::Open(path);
 }
 
-// The number of positions of the model.
+// Returns the number of positions of the model.
 absl::StatusOr<int64_t> PositionsOf(const TrainOptions& options) {
   nlohmann::json config;
   if (options.init_from.empty()) {
@@ -63,7 +63,8 @@ int64_t SeqLenOf(const TrainOptions& options) {
   return positions.ok() ? std::min(most, *positions) : most;
 }
 
-// An adapter of PEFT's as the values of a model's trained parameters. Immutable and thread-safe.
+// A PEFT adapter that provides initial values of a model's trained parameters. Immutable and
+// thread-safe.
 struct InitAdapter {
   PeftDirectory files;
   std::map<std::string, PeftTensor> tensors;

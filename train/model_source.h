@@ -23,28 +23,29 @@
 
 namespace zeroth {
 
-// Returns `options` with the LoRA options of the adapter in init_adapter, if that is set,
-// and with the adapter's base model unless init_from names one. InvalidArgument if flags
-// contradict the adapter or the base model is unknown; NotFound if the base model is not there.
-// Also the errors of PeftDirectory.
+// Returns `options` with the LoRA options of the adapter in init_adapter, if that is set, and with
+// the adapter's base model unless init_from names one. InvalidArgument if flags contradict the
+// adapter or the base model is unknown; NotFound if the base model is not there. Also the errors of
+// PeftDirectory.
 absl::StatusOr<TrainOptions> WithInitAdapter(TrainOptions options);
 
-// Returns seq_len, or its default for the model if it is 0. Where the model cannot be built, that
-// is the most that is chosen by itself; ModelSource::Open says what is wrong.
+// Returns seq_len, or if that is 0 the model's positions, but at most 128 from scratch and 2048
+// with --init_from. Returns that limit if the model cannot be built; ModelSource::Open says why.
 int64_t SeqLenOf(const TrainOptions& options);
 
 // One tensor of PEFT's files of an adapter.
 struct PeftTensor {
   std::string name;
   Shape shape;
-  bool transposed = false;  // the model has its transpose
+  bool transposed = false;  // the model holds its transpose
 };
-// The matrices of all adapters of `model`, by the name of the model's parameter.
+// Returns the tensors of all adapters of `model` (A, B and DoRA's magnitudes), by the names of the
+// model's parameters.
 std::map<std::string, PeftTensor> PeftHalves(const LanguageModel& model);
-// These, and the parameters that are trained in full beside them.
+// Returns PeftHalves and the parameters that are trained in full beside the adapters.
 std::map<std::string, PeftTensor> PeftTensors(const LanguageModel& model);
 
-// The content of a tokenizer's files, read at one time.
+// A snapshot of a tokenizer's files.
 struct TokenizerContent {
   std::map<std::string, std::string> files;  // by name; exported with the trained model
   std::string identity;                      // DataOptions::tokenizer_identity
@@ -73,9 +74,9 @@ class ModelSource {
   // number of layers; InvalidArgument if the configuration has no such number.
   absl::StatusOr<std::unique_ptr<LanguageModel>> Build(
       std::optional<int64_t> layers = std::nullopt) const;
-  // Reads the values of such a model, for Sharding::Load. They come from the files, of which each
-  // rank reads its own ranges, or from the initializers and `seed`; so do adapters that the files
-  // do not have. The reader must not outlive this object.
+  // Returns a reader of the model's initial values, for Sharding::Load. They come from the files,
+  // of which each rank reads only its ranges, or from the initializers and `seed`, also for
+  // adapters that the files lack. The reader must not outlive this object.
   ParameterReader Reader(uint64_t seed) const;
   // Opens the tokenizer that --tokenizer names. If nothing names one, returns null without text
   // (token files need none), and with text InvalidArgument, which names the missing part.
@@ -84,24 +85,24 @@ class ModelSource {
   // Reads the files that OpenTokenizer opens, and the other files beside them for a tokenizer; the
   // byte tokenizer has none. Errors of ReadFile.
   absl::StatusOr<TokenizerContent> ReadTokenizer(const TrainOptions& options) const;
-  // Null: the model is not from a directory.
+  // Returns null if the model is not from a directory.
   const HfDirectory* directory() const { return directory_.has_value() ? &*directory_ : nullptr; }
   // The directory of the tokenizer that --tokenizer=auto means; empty: none. An adapter that is
   // trained further replaces it, if it has a tokenizer.
   std::string tokenizer_path() const {
     return directory_.has_value() ? directory_->tokenizer_path() : "";
   }
-  // TokenIds below for this model and `tokenizer`, which wins if the model is trained from scratch.
+  // Returns TokenIds (below) for this model; those of `tokenizer` if it is trained from scratch.
   nlohmann::json TokenIds(const Tokenizer* tokenizer) const;
-  // The generation_config.json beside the model; none if there is none, or if the model is trained
-  // on bytes, since its ids mean other tokens then. `tokenizer` may be null.
+  // Returns the generation_config.json beside the model; nullopt if there is none, or if the model
+  // is trained on bytes, for which its ids mean other tokens. `tokenizer` may be null.
   absl::StatusOr<std::optional<std::string>> ReadGenerationConfig(const Tokenizer* tokenizer) const;
 
  private:
-  // The files of --tokenizer=`choice`.
+  // Returns the paths of the files of --tokenizer=`choice`.
   std::vector<std::string> TokenizerFiles(const std::string& choice) const;
   absl::StatusOr<std::unique_ptr<LanguageModel>> BuildFrom(const nlohmann::json& config) const;
-  // Reader without the magnitudes of DoRA, which follow from other values.
+  // Like Reader, but does not pack weights or compute DoRA's initial magnitudes from the weights.
   ParameterReader StoredReader(uint64_t seed) const;
 
   std::string name_;  // in messages, as "--model=gpt2_124m"

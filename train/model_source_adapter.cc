@@ -74,8 +74,7 @@ absl::StatusOr<TrainOptions> WithInitAdapter(TrainOptions options) {
                                options.lora_modules_to_save));
   // Another dropout than before is no contradiction.
   if (options.lora_dropout == unset.lora_dropout) options.lora_dropout = adapter.dropout;
-  // Targets may be written in other ways and mean the same layers, which OpenInitAdapter
-  // compares.
+  // Different spellings of targets may mean the same layers; OpenInitAdapter compares the layers.
   if (options.lora_targets == unset.lora_targets) {
     options.lora_targets = absl::StrJoin(PeftTargets(adapter), ",");
   }

@@ -43,7 +43,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> ModelSource::OpenTokenizer(const Trai
   }
   if (!has_text) return nullptr;
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> model, Build());
-  // Models that were trained with --tokenizer=byte, whose exports have no tokenizer files.
+  // Exports of models that were trained with --tokenizer=byte have no tokenizer files.
   if (model->vocab_size() == ByteTokenizer::kVocabSize) return std::make_unique<ByteTokenizer>();
   return InvalidArgument(
       "no tokenizer for ", name_, directory_.has_value() ? ", which has no tokenizer files" : "",

@@ -20,14 +20,14 @@ struct ProgressOptions {
   std::FILE* out = stdout;
 };
 
-// "step 120/200  loss 2.4101  norm 0.83  lr 5.0e-04  24.1k tok/s  GEMM util 41%  mem 38 MiB/rank
-// left 0:31". GEMM util is the model's FLOP/s as a fraction of the measured rate of matmuls, at
-// most 100%.
+// Returns "step 120/200  loss 2.4101  norm 0.83  lr 5.0e-04  24.1k tok/s  GEMM util 41%  mem 38
+// MiB/rank left 0:31". GEMM util is the model's FLOP/s as a fraction of the measured rate of
+// matmuls, at most 100%.
 std::string FormatProgress(const ProgressOptions& options, const StepMetrics& metrics,
                            double seconds_left);
-// "1:02:03", "4:05", "0:07".
+// Returns "1:02:03", "4:05" or "0:07".
 std::string FormatDuration(double seconds);
-// "38.2 MiB".
+// Returns "38.2 MiB".
 std::string FormatBytes(int64_t bytes);
 
 // Returns the first `width` columns of an ASCII line, or the whole line if `width` is not positive.

@@ -111,7 +111,7 @@ absl::Status RankRun::SetUpAndTrain() {
                                store_->directory(), ", which the ranks do not share"));
   }
   const bool interrupted = failure_.ok() && interrupted_;
-  // A model in final/ is finished.
+  // Only a finished run writes final/.
   if (!interrupted_) ZEROTH_RETURN_IF_ERROR(Hear(store_->Export()));
   // A finished run that is started again keeps its summary.
   if (reporter_ != nullptr && step > first_step_) reporter_->WriteSummary(interrupted, seconds);
@@ -197,7 +197,7 @@ absl::Status RankRun::SetUp() {
     for (std::string& note : data->notes()) notes.push_back(std::move(note));
   }
   if (eval_loader_.has_value()) SayEvaluation(notes);
-  // They read the tokenizer's files, and rank 0 alone prints.
+  // The notes read the tokenizer's files, and only rank 0 prints them.
   const bool fine_tunes = !options_.init_from.empty() && !spec_.only_evaluates();
   if (fine_tunes && world_.rank() == 0) AddFineTuningNotes(notes);
   notes.insert(notes.end(), kernel_notes.begin(), kernel_notes.end());
@@ -218,7 +218,8 @@ absl::Status RankRun::SetUp() {
 
 absl::Status RankRun::CompareWithRankZero() {
   if (spec_.ranks_are_threads) return absl::OkStatus();
-  // In large data, some tokens from all over it, so that even a slow disk has them at once.
+  // Of large data, compares a sample of tokens from all over it, which even a slow disk reads
+  // quickly.
   constexpr int64_t kSmall = int64_t{1} << 20;
   constexpr int64_t kCompared = 256;
   nlohmann::json facts;
@@ -270,7 +271,7 @@ absl::Status RankRun::FillOrResume(std::vector<std::string>& notes) {
   loader.reference = reference_;
   if (!resumed.progress.has_value()) {
     ZEROTH_RETURN_IF_ERROR(ExpectWeightsToQuantize(options_));
-    // For a cached reference they are loaded already.
+    // ComputeReferences has loaded the weights for a cached reference.
     if (!options_.caches_reference()) {
       ZEROTH_RETURN_IF_ERROR(trainer_->sharding().Load(input_.source.Reader(options_.seed)));
     }

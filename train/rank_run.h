@@ -59,7 +59,7 @@ class RankRun {
   // With a cached --reference: loads the model that training begins from, and keeps its losses.
   absl::Status ComputeReferences(std::vector<std::string>& notes);
   // Adds to `notes` which kernel computes attention at the shape of training, if there is a choice.
-  // Fails if the requested kernel cannot.
+  // Fails if the requested kernel does not support that shape.
   absl::Status SayAttention(std::vector<std::string>& notes) const;
   // Names options of a fine-tuning run that have the defaults of training from scratch.
   void AddFineTuningNotes(std::vector<std::string>& notes) const;
@@ -94,15 +94,15 @@ class RankRun {
   // first_step_.
   absl::StatusOr<bool> MissesEvaluation();
   // Evaluates the weights after `steps` steps, and their average if any, and reports the losses.
-  // False, without a report, if a signal has ended it.
+  // Returns false, without a report, if a signal ended the evaluation.
   absl::StatusOr<bool> EvaluateAll(int64_t steps);
   struct Evaluation {
     float loss = 0;
     std::optional<PreferenceStatistics> preference;
   };
-  // Sets interrupted_ if a signal has ended it; the result then means nothing.
+  // Sets interrupted_ if a signal ended the evaluation; the result is meaningless then.
   absl::StatusOr<Evaluation> Evaluate();
-  // An error becomes a warning, unless the ranks cannot go on together.
+  // Prints a sample of text. An error becomes a warning, unless the communication is broken.
   absl::Status ShowSample(int64_t step);
 
   // True if --max_seconds have passed.
@@ -118,7 +118,7 @@ class RankRun {
     return first_sequence_ + (steps - first_step_) * SequencesPerStep(options_);
   }
   DataOrder Order() const;
-  // Prints the store's lines, and ends the run if it says so.
+  // Prints the report's lines, and ends the run if the report has a failure.
   absl::Status Hear(absl::StatusOr<RunStore::Report> report);
   // Sets the text that an interrupt prints from now on.
   void AnnounceInterrupt();
@@ -140,24 +140,24 @@ class RankRun {
   Communicator& world_;
   const Clock::time_point begin_;
   std::unique_ptr<Rank> rank_;
-  std::optional<BatchesAhead> batches_;  // of the steps
+  std::optional<BatchesAhead> batches_;  // for training steps
   std::optional<DataLoader> eval_loader_;
-  // Of the losses of pairs, if --reference is cached; null otherwise.
+  // The reference's losses of the training and held-out pairs; null unless --reference is cached.
   std::shared_ptr<const ReferenceLosses> reference_;
   std::shared_ptr<const ReferenceLosses> eval_reference_;
   std::optional<StepTrace> trace_;  // outlives the trainer, which writes to its timeline
   std::unique_ptr<Trainer> trainer_;
   std::unique_ptr<RunStore> store_;     // null: the run only evaluates
-  std::unique_ptr<Reporter> reporter_;  // of rank 0
+  std::unique_ptr<Reporter> reporter_;  // null except on rank 0
   uint64_t content_ = 0;                // hash of the data
   RunLength length_;
   int64_t first_step_ = 0;      // steps that earlier runs have made
   int64_t first_sequence_ = 0;  // sequences that earlier runs have read
   int64_t skipped_steps_ = 0;
   int64_t nonfinite_in_a_row_ = 0;  // skipped steps in a row that were not finite
-  bool interrupted_ = false;        // some rank wanted to stop, as all ranks know
+  bool interrupted_ = false;        // some rank wanted to stop; the same on all ranks
   RunEnd end_ = RunEnd::kFinished;
-  absl::Status failure_;  // ends the run after everything good is saved
+  absl::Status failure_;  // ends the run once everything that can be saved is saved
 };
 
 }  // namespace zeroth

@@ -34,8 +34,8 @@ double SecondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// The prompt and its continuation by the current model; collective, and the same text on every
-// rank. Ids that the tokenizer does not have are never picked.
+// Returns the prompt and its continuation by the current model. Collective, with the same text on
+// every rank. Never picks ids that the tokenizer does not have.
 absl::StatusOr<std::string> Sample(Trainer& trainer, const Tokenizer& tokenizer,
                                    absl::string_view prompt, GenerateOptions options) {
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, PromptTokens(tokenizer, prompt));
@@ -51,13 +51,13 @@ absl::StatusOr<std::string> Sample(Trainer& trainer, const Tokenizer& tokenizer,
   return absl::StrCat(prompt, text);
 }
 
-// The global batches that held-out data fill, the last one perhaps in part.
+// Returns the number of global batches in held-out data, the last one perhaps partly filled.
 int64_t BatchesOf(const DataLoader& loader, const TrainOptions& options) {
   const int64_t sequences = SequencesPerStep(options);
   return (loader.distinct_windows() + sequences - 1) / sequences;
 }
 
-// The tokens that end a sample: the same as in //tools/generate with the exported model.
+// Returns the tokens that end a sample: the same as in //tools/generate with the exported model.
 absl::StatusOr<std::vector<int32_t>> SampleStopTokens(const RunInput& input) {
   std::vector<int32_t> stop = StopTokens(input.source.config(), *input.tokenizer);
   if (input.end_of_turn.has_value()) stop.push_back(*input.end_of_turn);
@@ -103,7 +103,7 @@ absl::Status RankRun::ComputeReferences(std::vector<std::string>& notes) {
 absl::StatusOr<bool> RankRun::Step(int64_t step, Clock::time_point start) {
   const Clock::time_point step_start = Clock::now();
   ZEROTH_RETURN_IF_ERROR(trace_->BeforeStep(step + 1));
-  // On the compute stream, which is idle meanwhile.
+  // Recorded on the compute stream, which is idle meanwhile.
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<Batch> micro_batches,
                           Timed(trace_->timeline(), device().compute_stream(), "load", "data",
                                 [&] { return batches_->Take(); }));
@@ -287,7 +287,7 @@ absl::StatusOr<RankRun::Evaluation> RankRun::Evaluate() {
     rejected += pairs.reward_rejected * weight;
     accurate += pairs.accuracy * weight;
     weights += weight;
-    // The last batch has its result already.
+    // A signal in the last batch does not interrupt: the result is complete.
     interrupted_ = result.stop && i + 1 < batches;
   }
   ZEROTH_RETURN_IF_ERROR(trainer_->sharding().scheduler().EndStep());

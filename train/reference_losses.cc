@@ -18,7 +18,7 @@ std::shared_ptr<const TokenSource> Borrow(const TokenSource& source) {
   return {std::shared_ptr<const TokenSource>(), &source};
 }
 
-// True on all ranks if `mine` is on one.
+// Returns true on all ranks if `mine` is true on any.
 absl::StatusOr<bool> OnAnyRank(Trainer& trainer, bool mine) {
   Device& device = trainer.device();
   const std::vector<float> value = {mine ? 1.0f : 0.0f};
@@ -31,7 +31,7 @@ absl::StatusOr<bool> OnAnyRank(Trainer& trainer, bool mine) {
   return sum[0] > 0;
 }
 
-// The losses of one source, [rows, seq]; nullopt if a rank wants to stop.
+// Returns the losses of one source, [rows, seq]; nullopt if a rank wants to stop.
 absl::StatusOr<std::optional<std::vector<float>>> LossesOfSource(
     Trainer& trainer, const TokenSource& source, const LoaderOptions& options,
     absl::FunctionRef<bool()> wants_to_stop) {

@@ -15,8 +15,8 @@ namespace zeroth {
 
 // Returns the losses of the trainer's present weights at all targets of `data`, which are rows of
 // preference pairs. `loader` says how this rank reads them. Ranks share the work, and each gets all
-// losses: 4 bytes of host memory for each token. Before each batch `wants_to_stop` is asked; null
-// is returned, on all ranks, after it was true on one. Collective.
+// losses: 4 bytes of host memory for each token. Calls `wants_to_stop` before each batch; once it
+// is true on any rank, returns null on all ranks. Collective.
 absl::StatusOr<std::shared_ptr<const ReferenceLosses>> ComputeReferenceLosses(
     Trainer& trainer, const Mixture& data, LoaderOptions loader,
     absl::FunctionRef<bool()> wants_to_stop);

@@ -23,7 +23,7 @@
 namespace zeroth {
 namespace {
 
-// Elements of parameters as files have them: a packed weight counts in full.
+// Counts the elements of parameters as stored in model files: a packed weight counts unpacked.
 int64_t ParameterCount(const LanguageModel& model) {
   int64_t numel = 0;
   for (const Parameter* parameter : StoredParameters(model)) numel += parameter->global_numel();

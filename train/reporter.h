@@ -38,7 +38,7 @@ class Reporter {
   void Step(const StepMetrics& metrics, absl::Span<const double> waited, double seconds_left);
   // Prints and writes the losses on held-out data. A run that only evaluates writes nothing.
   void Evaluation(const EvaluationMetrics& metrics);
-  // MetricsWriter::lacks_evaluation.
+  // See MetricsWriter::lacks_evaluation.
   bool lacks_evaluation() const { return metrics_.has_value() && metrics_->lacks_evaluation(); }
   void Say(const std::string& line) { progress_.Print(line); }
   void Sample(int64_t step, const std::string& text);

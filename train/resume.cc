@@ -76,7 +76,7 @@ absl::StatusOr<std::vector<std::string>> Candidates(const TrainOptions& options,
   return paths;
 }
 
-// Weights that are quantized otherwise are other parameters; says so instead of their names.
+// Adds to the error of a load that --base_dtype has changed, if it has: the parameters differ then.
 absl::Status WithBaseDtype(const absl::Status& status, const TrainOptions& options,
                            const RunProgress& progress) {
   for (const std::string& line : ChangedFlags(progress.flags, ResultFlags(options))) {
@@ -263,7 +263,7 @@ Json ResultFlags(const TrainOptions& options) {
     if (option.decides_results) flags[option.name] = OptionValue(option, resolved);
   }
   if (options.epochs > 0) flags.erase("steps");
-  // Known once the data have said how many steps an epoch has.
+  // The warm-up is known only once the data determine the steps of an epoch.
   const bool is_default = options.warmup_steps == TrainOptions().warmup_steps;
   if (options.warmup_ratio > 0 || (options.epochs > 0 && is_default)) flags.erase("warmup_steps");
   if (options.deterministic_batch > 0) {

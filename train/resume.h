@@ -86,8 +86,8 @@ struct Resumed {
 // that cannot be read now, is an error. With --allow_partial, `fill_missing` gives the values that
 // the checkpoint lacks. `out` is the directory of this run, in which --resume=auto looks.
 // Checkpoints in `out` that are newer than the resumed one are renamed (set aside) if this run
-// writes checkpoints. Collective, with the same error on every rank: DataLoss if
-// every checkpoint is damaged, with the damage of each; also the errors of LoadState.
+// writes checkpoints. Collective, with the same error on every rank: DataLoss if every checkpoint
+// is damaged, with the damage of each; also the errors of LoadState.
 absl::StatusOr<Resumed> Resume(const TrainOptions& options, const std::string& out,
                                Trainer& trainer, const ParameterReader& fill_missing);
 

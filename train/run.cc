@@ -24,7 +24,7 @@
 namespace zeroth {
 namespace {
 
-// Errors of reading and writing show here, and not in a rank that has started.
+// Checks the files that the run reads and writes, so that errors show before any rank starts.
 absl::Status CheckFiles(const RunSpec& spec, const RunInput& input) {
   ZEROTH_RETURN_IF_ERROR(CheckCheckpointFlags(spec.options));
   if (spec.only_evaluates() || spec.options.out.empty()) return absl::OkStatus();
@@ -66,11 +66,11 @@ absl::StatusOr<RunEnd> RunTraining(const TrainOptions& options) {
           RankRun run(spec, input, world, begin);
           result = run.Run();
           if (!spec.ranks_are_threads || world.rank() == 0) end = run.end();
-          // All ranks learn of this error, and not of the communicators that `run` destroys.
+          // All ranks get this error, instead of errors from the communicators that `run` destroys.
           if (LacksMemory(result)) world.Abort(result);
         }
-        // A launcher may kill the process of rank 0 once another rank has exited, so it looks for
-        // them before it returns. Threads end first, and free their memory.
+        // A launcher may kill rank 0's process once another rank has exited, so rank 0 searches for
+        // remedies before it returns. Ranks that are threads end first, which frees their memory.
         if (!spec.ranks_are_threads && world.rank() == 0 && LacksMemory(result)) {
           remedies = Remedies(spec, input.source, result);
         }

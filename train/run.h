@@ -10,9 +10,8 @@ namespace zeroth {
 
 enum class RunEnd {
   kFinished,
-  // A signal or --max_seconds ended the run early. A checkpoint has all steps so far, and a run
-  // with
-  // --resume=auto continues from it.
+  // A signal or --max_seconds ended the run early. A checkpoint has all steps so far; continue from
+  // it with --resume=auto.
   kInterrupted,
 };
 

@@ -128,8 +128,8 @@ bool GoesOnHere(const TrainOptions& options, const std::string& out) {
   return resumed == here || resumed.parent_path() == here;
 }
 
-// The most runs of a directory. Names with higher numbers are not runs, so that counting on from
-// the highest cannot overflow.
+// The largest number of a run. Names with larger numbers are not runs, so that counting on from the
+// highest cannot overflow.
 constexpr int64_t kMostRuns = 1'000'000'000;
 
 // Returns 7 for "run-7", and nullopt for names of another form.
@@ -225,7 +225,7 @@ absl::Status CheckRunIsNoData(const TrainOptions& options) {
       for (const absl::string_view item : absl::StrSplit(part.spec, ',', absl::SkipEmpty())) {
         const fs::path directory = Canonical(std::string(item));
         const fs::path inside = Canonical(out).lexically_relative(directory);
-        // Elsewhere (..), or hidden and so not read.
+        // The run is outside of the data (..), or hidden in it and so not read.
         const bool is_apart = std::any_of(inside.begin(), inside.end(), [](const fs::path& name) {
           return name != "." && absl::StartsWith(name.string(), ".");
         });

@@ -26,8 +26,8 @@
 namespace zeroth {
 namespace {
 
-// The exported model chats in the format that the run names. Programs differ in which of the two
-// files they read first.
+// Makes the exported model chat in the format that the run names. Programs differ in which of the
+// two files they read first, so only one keeps a template.
 void ReplaceChatTemplate(const ChatTemplate& chat, std::map<std::string, std::string>& files) {
   files["chat_template.jinja"] = chat.jinja();
   const auto config = files.find("tokenizer_config.json");
@@ -36,7 +36,8 @@ void ReplaceChatTemplate(const ChatTemplate& chat, std::map<std::string, std::st
   if (json.is_object() && json.erase("chat_template") > 0) config->second = json.dump(2);
 }
 
-// Programs that find this file look only in it for the ends of a text.
+// Adds `end_of_turn` to generation_config.json: programs that find this file read stop tokens only
+// from it.
 void StopAtEndOfTurn(int32_t end_of_turn, std::map<std::string, std::string>& files) {
   const auto file = files.find(kGenerationConfig);
   if (file == files.end()) return;
@@ -85,7 +86,7 @@ absl::StatusOr<bool> AttendsWithinDocuments(const TrainOptions& options, const M
   return true;
 }
 
-// The next whole number, where rounding of a product has not made it one more.
+// Rounds up, except for the rounding error of a product just above a whole number.
 double RoundedUp(double exact) { return std::ceil(exact * (1 - 1e-12)); }
 
 bool AllWeightsAreBf16(const ModelSource& source) {
@@ -248,7 +249,7 @@ absl::StatusOr<ExportOptions> ExportOptionsOf(const RunSpec& spec, const RunInpu
   result.token_ids = input.source.TokenIds(input.tokenizer.get());
   if (input.end_of_turn.has_value()) AddEndOfTurn(*input.end_of_turn, result.token_ids);
   result.directory.kind = kind;
-  // The type of the base does not decide that of adapters.
+  // The type of the base model does not decide that of adapters.
   const bool is_bf16 = options.export_dtype == ExportDType::kAuto
                            ? kind == HfDirectoryKind::kModel && AllWeightsAreBf16(input.source)
                            : options.export_dtype == ExportDType::kBf16;

@@ -24,8 +24,9 @@ namespace zeroth {
 // The part of a run that fine-tuning warms up by default, as Alpaca and Vicuna did.
 inline constexpr double kFineTuningWarmupRatio = 0.03;
 
-// Warm-up steps of a run of `steps` steps: --warmup_ratio, --warmup_steps, or by default that part
-// with --init_from, and otherwise 20 steps, at most a tenth of the run.
+// Returns the warm-up steps of a run of `steps` steps: from --warmup_ratio or --warmup_steps, or by
+// default kFineTuningWarmupRatio of the run with --init_from, and otherwise 20 steps, but at most a
+// tenth of the run.
 int64_t WarmupSteps(const TrainOptions& options, int64_t steps);
 
 // How long a run is, and the learning rate of its steps.
@@ -38,13 +39,13 @@ struct RunLength {
 struct RunInput {
   ModelSource source;
   std::unique_ptr<Tokenizer> tokenizer;                // null: unknown, the data are token files
-  std::map<std::string, std::string> tokenizer_files;  // as of ExportOptions
+  std::map<std::string, std::string> tokenizer_files;  // for ExportOptions
   std::optional<int32_t> end_of_turn;                  // ends a reply in conversations
   std::shared_ptr<const Mixture> data;
   std::shared_ptr<const Mixture> eval_data;  // null: none
   bool within_documents = false;             // tokens attend only within their document
   int64_t sequences_per_epoch = 0;
-  RunLength length;  // of a run that begins with its first step
+  RunLength length;  // of a run that is not resumed
 };
 
 // Opens everything that a run reads, before any rank starts or anything is written. InvalidArgument
@@ -52,15 +53,15 @@ struct RunInput {
 // ModelSource and OpenMixture.
 absl::StatusOr<RunInput> OpenInput(const RunSpec& spec);
 
-// Returns the length of a run that has made `steps` steps and read `sequences` sequences, which it
-// has not if its global batch was another one. Errors of LrSchedule, and InvalidArgument for more
-// epochs than can be counted.
+// Returns the length of a run that has made `steps` steps and read `sequences` sequences. The two
+// are independent, since the global batch may have changed. Errors of LrSchedule, and
+// InvalidArgument for more epochs than can be counted.
 absl::StatusOr<RunLength> LengthOf(const TrainOptions& options, int64_t sequences_per_epoch,
                                    int64_t steps = 0, int64_t sequences = 0);
 
-// How a rank reads the data.
+// Returns the options with which a rank reads the data.
 LoaderOptions LoaderOptionsFor(const RunSpec& spec, const RunInput& input, int rank);
-// How models and checkpoints of the run are written.
+// Returns the options with which models and checkpoints of the run are written.
 absl::StatusOr<ExportOptions> ExportOptionsOf(const RunSpec& spec, const RunInput& input,
                                               HfDirectoryKind kind = HfDirectoryKind::kModel);
 

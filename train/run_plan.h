@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What the planner says about a run before it starts, and once it lacks memory.
+// Reports the planner's results on a run: before it starts, and after it ran out of memory.
 
 #pragma once
 

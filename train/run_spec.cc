@@ -23,7 +23,8 @@
 namespace zeroth {
 namespace {
 
-// Quantization changes gathers and reduce-scatters only. Refuses it for strategies without them.
+// Refuses quantized collectives for strategies without gathers and reduce-scatters, which are all
+// that quantization changes.
 absl::Status CheckQuantization(const TrainOptions& options, bool shards) {
   const char* const flag = options.quantized_weights     ? "quantized_weights"
                            : options.quantized_gradients ? "quantized_gradients"
@@ -52,8 +53,8 @@ absl::Status CheckParallelism(const TrainOptions& options) {
   return CheckQuantization(options, *shard_size > 1 || options.shard_optimizer_over_world);
 }
 
-// The length of sequences, the batch of each rank, once the number of ranks is known, and the
-// checks that need it.
+// Sets the length of sequences and the batch of each rank, once the number of ranks is known, and
+// makes the checks that need it.
 absl::StatusOr<TrainOptions> OnKnownRanks(TrainOptions options) {
   options.seq_len = SeqLenOf(options);
   ZEROTH_RETURN_IF_ERROR(Validate(options));  // again, because of the rules about the length

@@ -18,8 +18,8 @@ struct RunSpec {
   // comm, world_size, threads_per_rank, seq_len, batch_size, grad_accum, init_from and the
   // adapter's. `out` is empty if the run makes a directory under kRunsDirectory.
   TrainOptions options;
-  // The options that repeat the run and still allow flags to change it, as config.toml has them:
-  // with the ranks and threads of the run, but without values that follow from other options.
+  // What config.toml stores to repeat the run: its ranks and threads, but no values that follow
+  // from other options, so that flags can still change those.
   TrainOptions config;
   bool ranks_are_threads = true;  // of this process, and not processes that a launcher started
 
@@ -34,14 +34,14 @@ struct RunSpec {
 // WithInitAdapter and KnownRunDirectory.
 absl::StatusOr<RunSpec> ResolveRun(const TrainOptions& given);
 
-// InvalidArgument if --base_dtype quantizes weights that are not given: those of a run that begins.
-// A run that goes on reads quantized weights from its checkpoint.
+// InvalidArgument if --base_dtype has no weights to quantize, because --init_from is missing. Call
+// it for a new run: a resumed one reads quantized weights from its checkpoint.
 absl::Status ExpectWeightsToQuantize(const TrainOptions& options);
 
-// Decides the options of a run on another machine, of GPUs or CPUs, that is planned and not
-// started: without a launcher, and without data unless they are given. Checks the batch, the
-// optimizer and the strategy as ResolveRun does, but no device and no directory, which may be
-// missing here. InvalidArgument as ResolveRun, and the errors of WithInitAdapter.
+// Decides the options of a run that is only planned, for another machine of GPUs or CPUs. Needs no
+// launcher and no data. Checks the batch, the optimizer and the strategy as ResolveRun does, but no
+// device and no directory, which may be missing here. InvalidArgument as ResolveRun, and the errors
+// of WithInitAdapter.
 absl::StatusOr<TrainOptions> ResolveOnMachine(const TrainOptions& given, bool is_gpu);
 
 // The steps of ResolveRun, for programs that start ranks by the trainer's options.
@@ -53,9 +53,9 @@ absl::StatusOr<std::string> ChooseBackEnd(const TrainOptions& options,
                                           const ProcessEnvironment& ranks);
 // As above, with the launcher of this process.
 absl::StatusOr<std::string> ChooseBackEnd(const TrainOptions& options);
-// Sets the number of ranks, of the run and of this machine. Returns whether the ranks are threads
-// of this process. InvalidArgument if the launcher has started another number than world_size;
-// NotFound as ResolveRun.
+// Sets world_size and local_world_size. Returns whether the ranks are threads of this process.
+// InvalidArgument if the launcher has started another number than world_size; NotFound as
+// ResolveRun.
 absl::StatusOr<bool> SetWorldSize(TrainOptions& options);
 
 }  // namespace zeroth

@@ -68,8 +68,8 @@ TEST(RunSpecTest, WhatDoesNotFitIsRefusedBeforeAnythingIsOpened) {
   EXPECT_THAT(ResolveRun(options).status().ToString(), HasSubstr("--optimizer"));
 }
 
-// Nothing of the other machine is here, but what does not depend on it is checked as for a run.
-// A run that begins needs the weights; its checkpoints have them, and a plan has none.
+// A new run needs weights to quantize. A resumed run has them in its checkpoint, and a plan needs
+// none.
 TEST(RunSpecTest, WeightsToQuantizeAreNeededByRunsThatBegin) {
   TrainOptions options = SomeOptions();
   options.model = "llama3_8b";
@@ -85,6 +85,7 @@ TEST(RunSpecTest, WeightsToQuantizeAreNeededByRunsThatBegin) {
   EXPECT_THAT(ResolveRun(options).status().ToString(), Not(HasSubstr("needs --init_from")));
 }
 
+// Nothing of the other machine is here, but what does not depend on it is checked as for a run.
 TEST(RunSpecTest, ARunOnAnotherMachineIsRefusedForWhatARunHereIs) {
   TrainOptions given = SomeOptions();
   given.data.clear();

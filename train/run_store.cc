@@ -98,7 +98,8 @@ absl::StatusOr<std::unique_ptr<RunStore>> RunStore::Open(const RunSpec& spec, co
   return store;
 }
 
-// Before a checkpoint is read: with some of its files elsewhere, it would seem to be damaged.
+// Call it before a checkpoint is read, which would seem damaged if some of its files were
+// elsewhere.
 absl::Status RunStore::CheckShared() {
   const TrainOptions& options = spec_.options;
   shared_ = CheckSharedDirectory(directory_, trainer_.world(), trainer_.device());

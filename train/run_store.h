@@ -25,7 +25,7 @@ namespace zeroth {
 // Returns an error with both messages, and the code of the first; one of them if the other is OK.
 absl::Status Joined(const absl::Status& first, const absl::Status& second);
 
-// Checks that a run can have `directory`, and that its models can be written there, so that a run
+// Checks that a run may use `directory`, and that its models can be written there, so that a run
 // fails before its start and not at its end. Creates the directory, unless it exists. Errors of
 // CheckRunDirectory and CheckExport.
 absl::Status CheckOutput(const RunSpec& spec, const RunInput& input, const LanguageModel& model,
@@ -39,7 +39,7 @@ class RunStore {
   struct Report {
     std::vector<std::string> lines;  // to print: what was written or deleted, and warnings
     absl::Status failure;            // ends the run once everything that can be saved is saved
-    bool has_checkpoint = false;     // newest() is another one, on rank 0
+    bool has_checkpoint = false;     // newest() has changed, on rank 0
   };
 
   // Opens the directory of --out. Without one, rank 0 makes a directory under kRunsDirectory for
@@ -50,13 +50,13 @@ class RunStore {
                                                         Trainer& trainer);
 
   const std::string& directory() const { return directory_; }
-  // The first model that Export writes.
+  // The path of the first model that Export writes.
   std::string final_model() const;
 
-  // Called when only training remains. Rank 0 deletes the files that --overwrite gives up, writes
-  // config.toml, and points zeroth_out/latest to this run. Then checkpoints can be saved, unless
-  // the ranks do not share the directory. `resumed`: the step of the checkpoint that the run goes
-  // on from. Returns lines to print.
+  // Called when only training remains. Rank 0 deletes an earlier run's files if --overwrite says
+  // so, writes config.toml, and points zeroth_out/latest to this run. Then checkpoints can be
+  // saved, unless the ranks do not share the directory. `resumed`: the step of the checkpoint that
+  // the run goes on from. Returns lines to print.
   absl::StatusOr<std::vector<std::string>> Begin(std::optional<int64_t> resumed);
 
   bool can_save() const { return saver_ != nullptr; }
@@ -69,12 +69,12 @@ class RunStore {
   // run is never skipped. A failed save is a warning; it ends the run if it was the last one, or if
   // several in a row have failed. Returns errors of anything but a save.
   absl::StatusOr<Report> Save(const RunProgress& progress, bool last);
-  // The same without a checkpoint: looks at the saves that are under way, or waits for their end.
+  // Report on the saves in flight without starting one; Wait waits for their end.
   absl::StatusOr<Report> Look() { return ReportSaves(absl::OkStatus()); }
   absl::StatusOr<Report> Wait();
 
   // Writes the weights, and their average if there is one, each as a model. A model that cannot be
-  // written is the report's failure, after the others.
+  // written becomes the report's failure; the others are still written.
   absl::StatusOr<Report> Export();
   // The directories of the models that Export has written.
   const std::vector<std::string>& exported() const { return exported_; }
@@ -96,7 +96,7 @@ class RunStore {
   Trainer& trainer_;
   std::string directory_;
   FileDescriptor lock_;                     // outlives everything that writes to the directory
-  absl::Status shared_;                     // of CheckSharedDirectory
+  absl::Status shared_;                     // result of CheckSharedDirectory
   std::unique_ptr<CheckpointSaver> saver_;  // null: none can be saved
   std::optional<int64_t> newest_;
   std::optional<int64_t> saved_;      // step of the latest checkpoint that was begun

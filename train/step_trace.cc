@@ -35,8 +35,8 @@ using Intervals = std::vector<std::pair<double, double>>;
 // The measurements of one rank.
 struct Exposed {
   double steps = 0;  // seconds of all steps
-  Seconds by_cause;  // that the compute stream waited for it
-  Seconds traffic;   // of the transfers of each other stream
+  Seconds by_cause;  // waits of the compute stream, by cause
+  Seconds traffic;   // transfers of the other streams, by stream
   Seconds beside;    // of these, while the compute stream did not wait
 };
 

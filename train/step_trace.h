@@ -38,10 +38,10 @@ class StepTrace {
   absl::Status AfterStep(int64_t step);
   // True if `step` is the last step of the range or a later one, and the trace was not written yet.
   bool IsComplete(int64_t step) const;
-  // Rank 0 writes `directory`/trace.json, once. Returns a summary on rank 0: the fraction of the
-  // steps in which ranks waited for communication, in the mean over ranks, and for which; and the
-  // fraction of each stream's traffic that overlapped with computation. Empty if nothing was
-  // recorded, or if the trace was written before.
+  // Rank 0 writes `directory`/trace.json, once. Returns a summary on rank 0: the fraction of step
+  // time that ranks waited for communication (mean over ranks), by cause; and the fraction of each
+  // stream's traffic that overlapped with computation. Empty if nothing was recorded, or if the
+  // trace was written before.
   absl::StatusOr<std::string> Write(const std::string& directory);
 
  private:

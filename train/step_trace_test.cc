@@ -74,8 +74,8 @@ std::vector<std::string> StepsIn(const std::string& directory, int rank) {
   return steps;
 }
 
-// Percent of the time of the spans `traffic` before the span `wait` of the same rank begins, which
-// lasts until the end of `traffic` or longer.
+// Returns the percentage of the spans `traffic` that lies before the same rank's span `wait`, which
+// must not end before `traffic` does.
 double PercentBeside(const std::string& traffic, const std::string& wait,
                      const std::string& directory) {
   std::ifstream file(directory + "/trace.json");

@@ -15,8 +15,8 @@ namespace zeroth {
 // A straggler: a rank that the others waited for, over a period of steps.
 struct Straggler {
   int rank = 0;
-  int64_t since = 0;   // the first step of the period
-  int64_t until = 0;   // the last
+  int64_t since = 0;   // first step of the period
+  int64_t until = 0;   // last step of the period
   double seconds = 0;  // delay in the last step; 0 if it was in time
   double mean_seconds = 0;
   double worst_seconds = 0;
@@ -39,7 +39,7 @@ class StragglerDetector {
   // Returns the current period with the largest sum, or nullopt if all ranks are in time.
   std::optional<Straggler> now() const;
   // Returns the worst of all periods so far, each counted up to its largest sum. nullopt if that
-  // sum is below kTolerated of all steps.
+  // sum is below kTolerated of the time of all steps.
   std::optional<Straggler> worst() const;
 
  private:

@@ -47,8 +47,8 @@ absl::StatusOr<Base> BaseOf(const HfConfig& config) {
   return base;
 }
 
-// Only B has the rows of the weight. PEFT's halves are those of a weight [out, in] also where the
-// model has it transposed.
+// Only B has the weight's rows. PEFT stores the halves of a weight [out, in] even if the model
+// stores the weight transposed.
 GgufLayout LayoutOfHalf(GgufLayout weight, bool is_a) {
   const bool moves_rows = weight == GgufLayout::kQueryRows || weight == GgufLayout::kKeyRows;
   return moves_rows && !is_a ? weight : GgufLayout::kSame;
@@ -121,7 +121,8 @@ absl::Status ConvertAdapterToGguf(const HfConfig& base_config, const PeftAdapter
                             GgufCopyOf(weights, halves[i].from, renamed, base.division,
                                        /*to_gguf=*/true, dtype));
     if (!copy) continue;
-    // Halves of a model that stores its weights transposed, whose rows keep their order.
+    // A model that stores its weights transposed (GPT-2) may store the halves transposed, too;
+    // their rows keep their order.
     if (halves[i].relayout != Relayout::kNone) copy->relayout = halves[i].relayout;
     copies.push_back(*std::move(copy));
   }

@@ -34,7 +34,7 @@ float Nearest(float value, float low, float high) {
   return (std::clamp(value, low, high) + kRounder) - kRounder;
 }
 
-// 0 for a scale that is 0 in half precision whatever its codes are.
+// Returns 1 / scale, or 0 where that overflows: such a scale is 0 in half precision anyway.
 float Inverse(float scale) {
   const float inverse = 1.0f / scale;
   return std::isfinite(inverse) ? inverse : 0.0f;
@@ -74,7 +74,7 @@ void QuantizeQ5_0(Values values, uint8_t* out) {
   StoreHalf(scale, out);
   std::array<uint8_t, kSmallBlock> codes;
   for (size_t i = 0; i < codes.size(); ++i) {
-    // As where ggml's compiler fuses these two operations: rounded once.
+    // Rounded once, as where ggml's compiler fuses the two operations.
     const double exact = static_cast<double>(values[i]) * inverse + 16.5;
     codes[i] = static_cast<uint8_t>(std::min(static_cast<float>(exact), 31.0f));
   }
@@ -100,7 +100,8 @@ struct Affine {
   float minimum = 0.0f;
 };
 
-// A search over the scale of codes from which the least squares of a group are solved.
+// The candidates that FitAffine tries: `steps` + 1 scales, from which it solves a group's least
+// squares.
 struct AffineSearch {
   float max_code;
   float first;  // added to max_code in the first step

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // The block-quantised types of ggml that models are exported in. A row of a matrix is divided into
-// blocks of consecutive elements, each with half-precision scales of its own.
+// blocks of consecutive elements, which share half-precision scales.
 
 #pragma once
 

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Fill metadata from a config.json and a config.json from metadata, for the files that have a
+// Build metadata from a config.json, and a config.json from metadata, for the sources that map a
 // family's keys.
 
 #pragma once
@@ -59,7 +59,7 @@ class MetadataBuilder {
                        ", which is what llama.cpp computes"));
   }
 
-  // True if `status` is OK.
+  // Keeps the first error. Returns true if `status` is OK.
   bool Keep(const absl::Status& status) {
     if (status_.ok()) status_ = status;
     return status.ok();

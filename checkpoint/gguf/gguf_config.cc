@@ -74,7 +74,7 @@ absl::StatusOr<int64_t> HeadDim(const HfConfig& config) {
   return config.GetIntOr("head_dim", width / heads);
 }
 
-// A Mixtral, which is a Llama with experts; their width is the feed-forward length.
+// Sets the keys of a Mixtral, a Llama with experts, whose width is the feed-forward length.
 void SetMixtral(const HfConfig& config, MetadataBuilder& out) {
   out.Count("expert_count", config.GetIntOr("num_local_experts", 8));
   out.Count("expert_used_count", config.GetIntOr("num_experts_per_tok", 2));
@@ -82,8 +82,8 @@ void SetMixtral(const HfConfig& config, MetadataBuilder& out) {
   out.Require<Json>(window, config.Has(window) ? config.json()[window] : Json(), Json());
 }
 
-// llama.cpp has no dense blocks in such a model, and always normalizes the chosen weights to sum
-// one.
+// Sets the keys of experts with a separate width. llama.cpp supports no dense blocks in such a
+// model, and always normalizes the weights of a token's experts to sum 1.
 void SetExperts(const HfConfig& config, MetadataBuilder& out) {
   const char* const count = config.Has("num_experts") ? "num_experts" : "num_local_experts";
   out.Count("expert_count", config.GetInt(count));
@@ -173,8 +173,8 @@ absl::StatusOr<HfConfig> Gpt2Config(const GgufMetadata& metadata, const HfConfig
 }
 
 void SetRope(const HfConfigFacts& facts, ConfigBuilder& out) {
-  // As in llama.cpp: without a type the scaling is linear, a factor of 0 is none, and older files
-  // have another key.
+  // As in llama.cpp: the default type is linear, a factor of 0 means no scaling, and older files
+  // use another key.
   const std::string type = out.TextOr("rope.scaling.type", "linear");
   const double factor = out.DoubleOr("rope.scaling.factor", out.DoubleOr("rope.scale_linear", 0.0));
   if (facts.rope) {

@@ -32,7 +32,7 @@ enum class GgufLayout {
   // another order (Relayout::kInterleaveHalves converts to GGUF).
   kQueryRows,
   kKeyRows,
-  // Gemma 3's norms scale by 1 + weight in Hugging Face; GGUF holds the sum.
+  // Norms of Gemma 2 and 3 scale by 1 + weight in Hugging Face; GGUF holds the sum.
   kPlusOne,
 };
 
@@ -41,8 +41,7 @@ struct GgufTensorName {
   GgufLayout layout = GgufLayout::kSame;
   // llama.cpp requires this tensor in F32, whatever the dtype of the others.
   bool always_float32 = false;
-  // Hugging Face has a tensor for each expert; GGUF stacks those of a block. This is the expert of
-  // Hugging Face's tensor.
+  // Index of the expert: Hugging Face has a tensor per expert, where GGUF stacks those of a block.
   std::optional<int64_t> expert;
 };
 
@@ -52,13 +51,13 @@ absl::Status CheckGgufArchitecture(absl::string_view architecture);
 // Returns GGUF's architecture for a model_type of Hugging Face. The names are the same, except that
 // Mistral and Mixtral are Llamas, "qwen3_moe" is "qwen3moe", and "gemma3_text" is "gemma3".
 absl::string_view GgufArchitectureOf(absl::string_view model_type);
-// Returns what names a file's tensors, `naming` below: "mixtral" for a Llama with experts, and
-// otherwise the architecture.
+// Returns the naming scheme of a file's tensors, `naming` below: "mixtral" for a Llama with
+// experts, and otherwise the architecture.
 absl::StatusOr<std::string> GgufNamingOf(const GgufMetadata& metadata);
 
 // Returns the GGUF name of a Hugging Face tensor. Empty for tensors that hold no parameters (masks
 // and frequencies in old files). GPT-2's leading "transformer." may be absent, as in OpenAI's own
-// files. InvalidArgument for a name that the naming does not have.
+// files. InvalidArgument for a name outside the naming scheme.
 absl::StatusOr<std::optional<GgufTensorName>> GgufNameOf(absl::string_view naming,
                                                          absl::string_view hf_name);
 
@@ -125,7 +124,7 @@ struct HfConfigFacts {
 // Qwen3-MoE, and for rotary scaling other than linear and Llama 3's.
 absl::StatusOr<HfConfig> HfConfigOf(const GgufMetadata& metadata, const HfConfigFacts& facts);
 
-// How the rows of a model's matrices are divided.
+// How a model's matrices are divided: rows into heads, and stacks into experts.
 struct GgufDivision {
   int64_t query_heads = 1;
   int64_t key_heads = 1;
@@ -147,11 +146,11 @@ struct GgufVocabulary {
   // "left right", in the order of application.
   std::vector<std::string> merges;
   // llama.cpp's name of the rule that splits text into words: "gpt-2", "llama-bpe" (Llama 3's),
-  // "dbrx" (its words, always made by merges) or "qwen2".
+  // "dbrx" (the same words, always built by merges) or "qwen2".
   std::string pre = "gpt-2";
   std::optional<int64_t> bos;
   std::optional<int64_t> eos;
-  // Tokens before and after each text. GGUF can say `bos` and `eos`, or none.
+  // Tokens before and after each text. GGUF can express only `bos` and `eos`, or none.
   std::vector<int64_t> prefix;
   std::vector<int64_t> suffix;
   // The template of conversations, in Jinja; empty if there is none.

@@ -96,8 +96,8 @@ DType CommonDType(const std::vector<TensorDeclaration>& tensors) {
   return common;
 }
 
-// Reads a token id of a config. Takes the first of a list, as Llama 3 has for the ends of texts and
-// of turns.
+// Reads a token id of a config, or the first of a list, as Llama 3 has for the ends of texts and
+// turns.
 std::optional<int64_t> ConfigTokenId(const nlohmann::json& config, const char* key) {
   const nlohmann::json& field = FieldOf(config, key);
   const nlohmann::json& id = field.is_array() && !field.empty() ? field.front() : field;
@@ -253,7 +253,7 @@ absl::Status ConvertHfToGguf(const HfDirectory& model, const std::string& path,
   ZEROTH_ASSIGN_OR_RETURN(GgufMetadata metadata, GgufMetadataOf(model.config()));
   if (!options.name.empty()) metadata.SetString("general.name", options.name);
   ZEROTH_RETURN_IF_ERROR(AddVocabulary(model, options.vocabulary, &metadata));
-  // What is to be quantised is declared as fp16, the type of what then cannot be.
+  // Tensors to quantise are declared as fp16, which those keep that cannot be quantised.
   ZEROTH_ASSIGN_OR_RETURN(
       const std::vector<TensorCopy> copies,
       PlanExport(model.weights(), metadata, options.mix ? DType::kFloat16 : options.dtype));

@@ -49,8 +49,8 @@ absl::Status ConvertHfToGguf(const HfDirectory& model, const std::string& path,
                              const GgufExportOptions& options = {},
                              std::vector<std::string>* notes = nullptr);
 
-// The error with which ConvertHfToGguf would refuse the vocabulary of `model`; OK where the whole
-// family, or its kind of tokenizer, has no mapping.
+// Returns the error with which ConvertHfToGguf would refuse the vocabulary of `model`; OK if the
+// family or its kind of tokenizer has no mapping at all.
 absl::Status CheckGgufVocabulary(const HfDirectory& model);
 
 // Returns how Hugging Face's tensors are made of `model`'s, with unchanged types: names,
@@ -58,7 +58,7 @@ absl::Status CheckGgufVocabulary(const HfDirectory& model);
 // computes are left out. Unimplemented and InvalidArgument as for ConvertGgufToHf.
 absl::StatusOr<std::vector<TensorCopy>> GgufToHfCopies(const GgufFile& model);
 
-// How a model's file becomes one of Hugging Face.
+// How a GGUF model becomes a Hugging Face model.
 struct GgufImport {
   HfConfig config;
   std::vector<TensorCopy> copies;

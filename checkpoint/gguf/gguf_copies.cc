@@ -31,7 +31,7 @@ void SetRelayout(GgufLayout layout, const GgufDivision& division, bool to_gguf, 
   copy->heads = layout == GgufLayout::kQueryRows ? division.query_heads : division.key_heads;
 }
 
-// Makes a copy one expert's place in a GGUF tensor that stacks `experts` of them.
+// Makes a copy one of the `experts` that a GGUF tensor stacks.
 absl::Status SetStacking(const WeightsSource& source, std::optional<int64_t> expert,
                          int64_t experts, bool to_gguf, TensorCopy* copy) {
   if (!expert) return absl::OkStatus();
@@ -46,7 +46,7 @@ absl::Status SetStacking(const WeightsSource& source, std::optional<int64_t> exp
   return absl::OkStatus();
 }
 
-// A key for the usual order in files: embeddings, blocks by number, the rest. The experts of one
+// Sort key for the usual order in files: embeddings, blocks by number, the rest. The experts of one
 // tensor follow each other.
 std::tuple<int, int64_t, std::string, int64_t> FileOrder(const TensorCopy& copy) {
   absl::string_view rest = copy.to;

@@ -184,7 +184,7 @@ absl::Status ReadPair(Reader& reader, GgufMetadata* metadata) {
   return absl::OkStatus();
 }
 
-// The format of ggml's number of a type; kNone: it cannot be unpacked.
+// Returns the format of ggml's type `number`; kNone if it cannot be unpacked.
 PackedFormat FormatOfGgml(uint32_t number) {
   for (const PackedFormat format : kGgufFormats) {
     if (absl::AsciiStrToLower(QuantizedTypeName(number)) == PackedFormatName(format)) return format;

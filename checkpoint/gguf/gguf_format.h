@@ -83,7 +83,7 @@ class GgufMetadata {
 
   absl::StatusOr<bool> GetBool(absl::string_view key) const;
   absl::StatusOr<int64_t> GetInt(absl::string_view key) const;
-  // F32 and F64.
+  // Accepts F32 and F64.
   absl::StatusOr<double> GetDouble(absl::string_view key) const;
   absl::StatusOr<std::string> GetString(absl::string_view key) const;
   // Owned by this object.
@@ -121,8 +121,8 @@ struct GgufHeader {
   // Shapes are row-major, so the last dimension is the file's first. Ranges count from
   // `data_begin`.
   TensorEntries tensors;
-  // Those of `tensors` that are stored in blocks. They are declared as F32, as which they are read,
-  // but their ranges are those of the blocks.
+  // Those of `tensors` that are stored in quantised blocks. Their entries say F32, the type that
+  // reads return, but their ranges are those of the blocks.
   GgufPackedTensors blocks;
   // Offset of the first data byte in the file.
   int64_t data_begin = 0;
@@ -144,16 +144,16 @@ inline constexpr int kMaxGgufDepth = 4;
 // control characters.
 std::string ShownInGguf(absl::string_view text);
 
-// "Q4_K" for ggml's number of that quantised type; empty if `number` is of no quantised type.
+// "Q4_K" for ggml's number of that quantised type; empty if `number` is not a quantised type.
 absl::string_view QuantizedTypeName(uint32_t number);
 
-// The element type of ggml's number. Unimplemented for quantised types, with the type's name and
-// what to do; InvalidArgument for a number that ggml does not have.
+// Returns the element type that ggml's `number` means. Unimplemented for quantised types, with the
+// type's name and what to do; InvalidArgument for a number that ggml does not have.
 absl::StatusOr<SafetensorsDType> DTypeOfGgml(uint32_t number);
 // The inverse; InvalidArgument for a type that ggml lacks (unsigned integers, booleans, FP8).
 absl::StatusOr<uint32_t> GgmlNumberOf(SafetensorsDType dtype);
 
-// True if `head` begins as GGUF files do.
+// True if `head` begins with kGgufMagic.
 bool HasGgufMagic(absl::Span<const uint8_t> head);
 
 // Parses and checks the header of the file called `path`, which has `file_bytes` bytes and begins
@@ -176,8 +176,8 @@ class GgufFile final : public TensorFile {
  public:
   // NotFound or PermissionDenied from the file system; else as ParseGgufHeader says.
   static absl::StatusOr<std::unique_ptr<GgufFile>> Open(const std::string& path);
-  // Also a file with tensors in blocks of kGgufFormats. ReadElements dequantises them, and RawBytes
-  // reads the blocks.
+  // Like Open, but accepts tensors in blocks of kGgufFormats. ReadElements dequantises them, and
+  // RawBytes reads the blocks.
   static absl::StatusOr<std::unique_ptr<GgufFile>> OpenWithBlocks(const std::string& path);
 
   absl::Status ReadElements(absl::string_view name, int64_t begin,

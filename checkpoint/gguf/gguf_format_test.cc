@@ -106,7 +106,7 @@ TEST(GgufFormatTest, ReadsAFileWrittenByHand) {
   EXPECT_EQ(h, std::vector<float>(5, 1.0f));
   EXPECT_EQ((*file)->ReadElements("h", 1, absl::MakeSpan(h)).code(), absl::StatusCode::kOutOfRange);
   EXPECT_EQ((*file)->ReadElements("x", 0, absl::MakeSpan(h)).code(), absl::StatusCode::kNotFound);
-  // No prefix of a good file is one: the last tensor ends with the file.
+  // No prefix of a good file is good, since the last tensor ends with the file.
   for (size_t size = 0; size < bytes.text().size(); ++size) {
     EXPECT_FALSE(Parse(bytes.text().substr(0, size)).ok()) << size << " of data from " << data;
   }
@@ -127,7 +127,7 @@ TEST(GgufFormatTest, ReadsALongHeader) {
   EXPECT_EQ((*(*file)->metadata().GetStrings("a.vocabulary"))->back(), "token 49999");
   EXPECT_EQ((*file)->metadata().GetString("a.text")->size(), 3'000'000u);
   EXPECT_EQ(*(*file)->ReadAll("w", Shape{2}), (std::vector<float>{1.5f, 2.5f}));
-  // One that ends within the header is refused, however much was read of it.
+  // A file that ends within the header is refused, however much of it was read.
   for (const size_t size : {size_t{100}, size_t{262'144}, size_t{262'145}, size_t{2'000'000}}) {
     const auto cut = GgufFile::Open(dir.Write("cut.gguf", bytes.text().substr(0, size)));
     EXPECT_EQ(cut.status().code(), absl::StatusCode::kInvalidArgument) << size << cut.status();

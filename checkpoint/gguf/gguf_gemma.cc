@@ -24,7 +24,7 @@ using Json = nlohmann::json;
 struct Gemma {
   const char* architecture;
   int64_t pattern;         // every pattern-th layer has no window
-  int64_t blocks_of_27b;   // the model whose scores llama.cpp does not scale by the head size
+  int64_t blocks_of_27b;   // of the 27B model, whose scores llama.cpp scales by width / heads
   int64_t most_positions;  // default of max_position_embeddings
 };
 constexpr Gemma kGemma2 = {"gemma2", 2, 46, 8192};
@@ -72,7 +72,7 @@ Json ValueOf(const HfConfig& config, const char* key) {
   return config.Has(key) ? config.json().at(key) : Json();
 }
 
-// Rotary positions, whose keys are those of ReadRopeOfLayers.
+// Sets rotary positions, from the keys that ReadRopeOfLayers describes.
 void SetRope(const HfConfig& config, MetadataBuilder& out) {
   const std::string parameters = "rope_parameters";
   const auto in = [&](const char* kind, const char* key) {
@@ -140,7 +140,7 @@ void RequireScores(const Gemma& gemma, const Sizes& sizes, const HfConfig& confi
               sizes.QueryScalar(gemma));
 }
 
-// What the two configurations have alike.
+// Sets the keys that Gemma 2 and 3 share.
 void SetConfig(const Gemma& gemma, const HfConfigFacts& facts, ConfigBuilder& out) {
   Sizes sizes;
   sizes.heads = out.Int("attention.head_count");

@@ -60,7 +60,7 @@ GgufBlock TypeInQ4KM(absl::string_view name, const ModelFacts& model) {
   return GgufBlock::kQ4_K;
 }
 
-// The type that llama.cpp takes where a row is not made of whole blocks. Empty: F16.
+// The type that llama.cpp uses instead where blocks of `type` do not divide a row. Empty: F16.
 std::optional<GgufBlock> NextBest(GgufBlock type) {
   switch (type) {
     case GgufBlock::kQ4_K:
@@ -112,7 +112,7 @@ absl::StatusOr<GgufMixedTypes> ChooseGgufBlocks(GgufMix mix, const GgufMetadata&
   ZEROTH_ASSIGN_OR_RETURN(const ModelFacts facts, FactsOf(metadata, tensors));
   GgufMixedTypes result;
   std::map<std::string, int> counts;
-  // By wanted and chosen type: how many, and the first.
+  // By wanted and chosen type: the number of tensors, and the first.
   std::map<std::pair<std::string, std::string>, std::pair<int, const TensorDeclaration*>> gave_way;
   for (const TensorDeclaration& tensor : tensors) {
     if (tensor.dtype != DType::kFloat16) continue;

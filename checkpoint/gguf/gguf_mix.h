@@ -26,18 +26,18 @@ namespace zeroth {
 // attn_qkv is Q5_K. With eight experts, attn_k and attn_v are Q8_0 and attn_output is Q5_K. In a
 // Llama or Qwen2 of 80 blocks with grouped queries, no attn_v is below Q5_K.
 //
-// A type whose block does not divide the rows gives way: Q4_K to Q5_0, Q5_K to Q5_1, Q6_K to Q8_0,
-// and those of 32 elements to F16.
+// A type whose block does not divide the rows is replaced: Q4_K by Q5_0, Q5_K by Q5_1, Q6_K by
+// Q8_0, and those of 32 elements by F16.
 enum class GgufMix { kQ8_0, kQ4_K_M };
 
 struct GgufMixedTypes {
   GgufBlockTypes blocks;
-  // Sentences for the user: the number of tensors of each type, and those that gave way.
+  // Sentences for the user: the number of tensors of each type, and the replaced types.
   std::vector<std::string> notes;
 };
 
-// Chooses the types of those of a model's `tensors` that are declared as fp16. The others keep
-// their type, and so do fp16 tensors that are not in the result. `metadata` is the file's.
+// Chooses block types for those of a model's `tensors` that are declared as fp16. Tensors that are
+// not in the result keep their declared type. `metadata` is the file's.
 absl::StatusOr<GgufMixedTypes> ChooseGgufBlocks(GgufMix mix, const GgufMetadata& metadata,
                                                 absl::Span<const TensorDeclaration> tensors);
 

@@ -14,7 +14,7 @@
 namespace zeroth {
 namespace {
 
-// The row of the file's tensor that is row `row` of Hugging Face's, of `rows`.
+// Returns the row of the file's tensor that holds row `row` of the `rows` of Hugging Face's.
 int64_t RowInFile(const TensorCopy& copy, int64_t rows, int64_t row) {
   if (copy.relayout != Relayout::kSeparateHalves) return row;
   const int64_t of_head = rows / copy.heads;
@@ -22,8 +22,9 @@ int64_t RowInFile(const TensorCopy& copy, int64_t rows, int64_t row) {
   return row - inside + inside % (of_head / 2) * 2 + inside / (of_head / 2);
 }
 
-// Calls read(file_begin, piece) for pieces of `out`, which begins at `begin` of a tensor whose rows
-// have `row_size` elements, or bytes: one for all of it if the file has the same order.
+// Calls read(file_begin, piece) for each run of `out` that is contiguous in the file, which is all
+// of `out` if rows keep their order. `begin` is the place of `out` in the tensor; it, `row_size`
+// and file_begin count units of T, elements or bytes.
 template <typename T, typename Read>
 absl::Status ReadRows(const TensorCopy& copy, int64_t rows, int64_t row_size, int64_t begin,
                       absl::Span<T> out, const Read& read) {

@@ -1,6 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A GGUF file as the model that it holds, in Hugging Face's terms, read where it lies.
+// Opens the model in a GGUF file under Hugging Face's names and config, without converting the
+// file.
 
 #pragma once
 
@@ -23,7 +24,7 @@
 
 namespace zeroth {
 
-// True for a path that ends as GGUF files do.
+// True for a path that ends in ".gguf".
 bool IsGgufPath(absl::string_view path);
 
 // The weights of a GGUF file under Hugging Face's names, with rows in Hugging Face's order.
@@ -49,7 +50,7 @@ class GgufWeights final : public WeightsSource {
   std::map<std::string, PackedFormat, std::less<>> blocks_;
 };
 
-// Opens a GGUF file of a model, in the formats of kGgufFormats or in none. The directory has no
+// Opens a GGUF file of a model, unquantised or in the formats of kGgufFormats. The directory has no
 // tokenizer files; its weights() are GgufWeights. Unimplemented for other quantised types, for
 // families without a mapping, and for GPT-2, whose matrices are transposed in GGUF. Also the errors
 // of GgufFile and PlanGgufImport.

@@ -41,8 +41,9 @@ constexpr absl::string_view kHfExperts[] = {"mlp.experts.", "block_sparse_moe.ex
 // All families keep the head outside their prefix.
 constexpr Row kHead = {"lm_head", "output"};
 
-// Llama and the families with its names. llama.cpp rotates neighbours in a Llama and halves in all
-// others, so only a Llama's rows change their order. `more` are further rows of a block.
+// Names of Llama and of the families that share them. llama.cpp rotates neighbouring pairs in a
+// Llama and the halves of a head in all others, so only a Llama's rows are reordered. `more` are
+// further rows of the table for a block.
 Family LlamaLike(absl::string_view name, std::vector<Row> norms,
                  const std::vector<Row>& feed_forward, const std::vector<Row>& more = {}) {
   const bool is_llama = name == "llama" || name == "mixtral";
@@ -155,7 +156,7 @@ absl::string_view TakeKind(absl::string_view* text) {
   return "";
 }
 
-// Returns the part of an expert's name before its number; empty if it is none.
+// Returns the part of an expert's name before its number; empty if `name` is not an expert's.
 absl::string_view ExpertsPrefix(absl::string_view name) {
   for (const absl::string_view prefix : kHfExperts) {
     if (absl::StartsWith(name, prefix)) return prefix;

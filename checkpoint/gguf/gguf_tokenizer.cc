@@ -53,7 +53,7 @@ absl::Status Bad(absl::string_view path, absl::string_view what) {
   return InvalidArgument(path, ": ", what);
 }
 
-// llama.cpp's name of a tokenizer's rule; empty for an unknown rule.
+// Returns llama.cpp's name of a tokenizer's splitting rule; empty for an unknown rule.
 std::optional<std::string> FindCuttingRule(const Json& rule, bool ignore_merges) {
   const auto is_byte_level = [](const Json& part, bool cuts) {
     const Json& use_regex = FieldOf(part, "use_regex");
@@ -66,7 +66,7 @@ std::optional<std::string> FindCuttingRule(const Json& rule, bool ignore_merges)
       !is_byte_level(parts[1], false) || FieldOf(parts[0], "type") != "Split") {
     return std::nullopt;
   }
-  // The expressions match all of a text, so that these two are the same.
+  // The expressions match all of a text, so Isolated and inverted Removed split it alike.
   const bool inverted = FieldOf(parts[0], "invert") == true;
   if (FieldOf(parts[0], "behavior") != (inverted ? "Removed" : "Isolated")) return std::nullopt;
   const Json& expression = FieldOf(FieldOf(parts[0], "pattern"), "Regex");
@@ -115,7 +115,7 @@ absl::StatusOr<GgufVocabulary> VocabularyOf(const HfTokenizer& files) {
     return Unimplemented(
         "its pre_tokenizer, with its ignore_merges, is neither GPT-2's nor Llama 3's nor Qwen 2's");
   }
-  // llama.cpp normalises nothing. Nearly all text is in the normal form NFC already.
+  // llama.cpp applies no normalizer. NFC is accepted because it leaves nearly all text unchanged.
   const Json& normalizer = files.normalizer;
   if (!normalizer.is_null() && FieldOf(normalizer, "type") != "NFC") {
     return Unimplemented("its normalizer is ", normalizer.dump(-1, ' ', true),
@@ -150,8 +150,8 @@ absl::StatusOr<std::optional<int64_t>> TokenId(const GgufMetadata& metadata, abs
   return id;
 }
 
-// Whether llama.cpp, which puts at most the token `id` before or after a text, puts `added` there.
-// `name`: "bos" or "eos".
+// OK if llama.cpp, which can put only the token `id` before or after a text, would put `added`
+// there. `name`: "bos" or "eos".
 absl::Status CheckAddedTokens(const GgufVocabulary& vocabulary, const std::vector<int64_t>& added,
                               std::optional<int64_t> id, const char* name) {
   if (added.empty() || (id && added == std::vector<int64_t>{*id})) return absl::OkStatus();

@@ -97,7 +97,7 @@ absl::Status AddTensor(const std::string& name, const SafetensorsEntry& entry,
   return absl::OkStatus();
 }
 
-// Returns bytes for a tensor in blocks, row by row.
+// Declares a tensor in blocks as bytes: its last dimension becomes the bytes of a row's blocks.
 absl::StatusOr<TensorDeclaration> AsBytes(const TensorDeclaration& tensor, GgufBlock block) {
   const GgufBlockSize size = SizeOf(block);
   std::vector<int64_t> dims(tensor.shape.dims().begin(), tensor.shape.dims().end());

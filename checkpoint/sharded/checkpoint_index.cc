@@ -23,7 +23,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr char kFormat[] = "zeroth sharded checkpoint";
-// Largest index.json. A checksum has 16 bytes per block of 2^20, so no model needs this much.
+// Hexadecimal digits of a checksum.
 constexpr size_t kChecksumDigits = 16;
 
 std::string Dump(const Json& json, int indent) {

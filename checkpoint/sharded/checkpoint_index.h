@@ -4,8 +4,8 @@
 //
 //   step-00000120/
 //     index.json                      the place of every element of every tensor, and checksums
-//     rank-00000-of-00004.safetensors what one rank wrote: pieces of tensors, as 1-D tensors that
-//     ...                             any reader of safetensors opens
+//     rank-00000-of-00004.safetensors what one rank wrote: pieces of tensors, 1-D unless whole, in
+//     ...                             files that any reader of safetensors opens
 //     config.json, ...                carried files, each with a checksum of the whole
 //
 // Every parameter has named states: "param", and those of an optimizer, "m" and "v". A state has
@@ -34,7 +34,8 @@ inline constexpr char kCheckpointIndexName[] = "index.json";
 // The state that holds a parameter's values.
 inline constexpr char kParameterState[] = "param";
 inline constexpr int kCheckpointVersion = 1;
-// Longest index, or manifest of a shard, that readers accept.
+// Longest index, or manifest of a shard, that readers accept. Checksums take 16 digits for each
+// block of 2^20 bytes, so no model needs this much.
 inline constexpr size_t kMaxIndexBytes = size_t{1} << 31;
 // Bytes of a piece that share a checksum; checking one element reads this many.
 inline constexpr int64_t kCheckpointBlockBytes = int64_t{1} << 20;
@@ -49,7 +50,7 @@ struct CheckpointFile {
 
 // The elements [begin, end) of a flattened tensor.
 struct CheckpointPiece {
-  int file = 0;            // in CheckpointIndex::files
+  int file = 0;            // index in CheckpointIndex::files
   int64_t file_begin = 0;  // byte of the file that element `begin` starts at
   int64_t begin = 0;
   int64_t end = 0;

@@ -21,7 +21,7 @@ struct CheckpointModel {
   HfDirectory model;
   // The LoRA adapters' configuration, if the model has adapters. Their halves are the parameters
   // LAYER.lora_A and LAYER.lora_B of `model`. With adapter.fan_in_fan_out A is [in, rank] and B is
-  // [rank, out]; otherwise both are as PEFT has them.
+  // [rank, out]; otherwise A is [rank, in] and B is [out, rank], as in PEFT.
   std::optional<PeftAdapter> adapter;
 };
 

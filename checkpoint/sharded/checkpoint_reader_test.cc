@@ -276,7 +276,7 @@ TEST_F(CheckpointReaderTest, UnreadableFilesAreNotDamage) {
     EXPECT_EQ(reader->Read("a", "param", 0, absl::MakeSpan(values)), absl::OkStatus());
     EXPECT_EQ(ReadAll(), absl::OkStatus());
   }
-  // Nor is a name that leads nowhere in the end.
+  // A link to itself is not damage either.
   for (const std::string& name : {ShardFileName(1, 2), std::string(kCheckpointIndexName)}) {
     const std::string good = ReadTestFile(dir_.File(name));
     std::filesystem::remove(dir_.File(name));

@@ -33,8 +33,8 @@ struct CheckpointSaverOptions {
   // exists.
   std::string directory;
   RetentionOptions retention;
-  // Files that every checkpoint carries, content by name; rank 0's count. The index lists them with
-  // a checksum of the whole.
+  // Files that every checkpoint carries, content by name; those of rank 0 are used. The index lists
+  // them with a checksum of the whole.
   std::map<std::string, std::string> files;
   // false: Save returns when the checkpoint is complete. true: Save returns when the state has been
   // copied to host memory; a thread of each rank writes it from there, at the lowest priority.
@@ -117,7 +117,7 @@ class CheckpointSaver {
     int64_t step = 0;
     std::string id;
     nlohmann::json training;
-    std::vector<StatePiece> pieces;  // async: their shards only describe
+    std::vector<StatePiece> pieces;  // async: without data, which is in `buffer`
     ShardPlan plan;
     PageBuffer buffer;  // async: the image of the file
     Clock::time_point start;

@@ -25,7 +25,8 @@ namespace {
 // writing.
 constexpr int64_t kTransferBytes = int64_t{8} << 20;
 
-// True if the piece has all of the parameter's elements, so that its shape fits.
+// True if the piece has all of the parameter's elements, so that it is stored with the parameter's
+// shape.
 bool IsWhole(const StatePiece& piece) {
   return piece.block == 1 && piece.numel() == piece.shape.numel();
 }

@@ -59,7 +59,7 @@ absl::Status CopyShard(Device& device, absl::Span<const StatePiece> pieces, cons
 
 struct ShardWriterOptions {
   std::string directory;
-  std::string file;                             // in it
+  std::string file;                             // its name there
   int64_t block_bytes = kCheckpointBlockBytes;  // a multiple of 16: of every element's size
   // If given, grows as bytes are written, to plan.file_bytes.
   std::atomic<int64_t>* progress = nullptr;

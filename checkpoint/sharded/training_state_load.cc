@@ -231,7 +231,8 @@ void EncodeBlocks(absl::Span<const float> values, absl::Span<uint8_t> codes,
   }
 }
 
-// Stores moments as codes and scales, from element `begin` of the shard on, where a block begins.
+// Encodes moments, and stores their codes and scales from element `begin` of the shard on, a
+// multiple of kMomentBlock.
 absl::Status CopyEncoded(Device& device, absl::Span<const float> values, const StateToLoad& load,
                          int64_t begin) {
   const auto count = static_cast<int64_t>(values.size());
@@ -296,7 +297,8 @@ struct PlannedLoad {
   Conversion conversion;
 };
 
-// Names in `incomplete` the states that the checkpoint lacks.
+// Plans how each state is loaded. Adds the names of states that the checkpoint lacks to
+// `incomplete`.
 absl::StatusOr<std::vector<PlannedLoad>> PlanLoads(const CheckpointReader& reader,
                                                    absl::Span<const StateToLoad> loads,
                                                    std::set<std::string>& incomplete) {
@@ -373,8 +375,8 @@ absl::StatusOr<LoadedState> LoadState(CheckpointReader& reader, Sharding& shardi
   const std::vector<StateToLoad> loads = StatesToLoad(states);
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<PlannedLoad> plan,
                           PlanLoads(reader, loads, loaded.incomplete));
-  // Values change from here on, which FailedPrecondition rules out. A link instead of a file has
-  // that code, too.
+  // From here on values change, so FailedPrecondition, which means that nothing has changed, must
+  // not be returned. A file that is a link gives that code, too.
   const absl::Status read = ReadPlan(reader, plan, sharding, options);
   if (absl::IsFailedPrecondition(read)) return absl::InternalError(read.message());
   ZEROTH_RETURN_IF_ERROR(read);

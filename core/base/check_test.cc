@@ -19,7 +19,7 @@ TEST(CheckDeathTest, NamesPlaceAndExpression) {
 }
 
 TEST(CheckTest, IsAnExpression) {
-  // Usable where a statement would break the syntax.
+  // Compiles as the statement of an if with an else, where a macro of several statements would not.
   const bool flag = true;
   if (flag)
     ZEROTH_CHECK(flag);

@@ -13,8 +13,8 @@
 
 namespace zeroth {
 
-// XXH3 of 64 bits (Collet, xxHash 0.8). A single flipped bit changes it, and computing it is faster
-// than reading memory. It detects damage, but does not protect against forgery.
+// Returns the 64-bit XXH3 (Collet, xxHash 0.8). A single flipped bit changes it, and computing it
+// is faster than reading memory. It detects damage, but does not protect against forgery.
 uint64_t ChecksumOf(absl::Span<const uint8_t> bytes);
 inline uint64_t ChecksumOf(absl::string_view text) {
   return ChecksumOf(
@@ -28,7 +28,7 @@ class ChecksumStream {
   ChecksumStream(const ChecksumStream&) = delete;
   ChecksumStream& operator=(const ChecksumStream&) = delete;
   void Add(absl::Span<const uint8_t> bytes);
-  // The checksum of all bytes added so far, equal to ChecksumOf of them.
+  // Returns the checksum of all bytes added so far, equal to ChecksumOf of them.
   uint64_t Value() const;
 
  private:
@@ -38,7 +38,7 @@ class ChecksumStream {
   void* const state_;
 };
 
-// 16 lower-case hexadecimal digits, because not all JSON readers keep 64 bits of a number.
+// Returns 16 lower-case hexadecimal digits, because not all JSON readers keep 64 bits of a number.
 std::string ChecksumText(uint64_t checksum);
 // The inverse of ChecksumText. InvalidArgument quotes any other text.
 absl::StatusOr<uint64_t> ParseChecksum(absl::string_view text);

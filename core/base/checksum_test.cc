@@ -21,7 +21,8 @@ namespace zeroth {
 namespace {
 
 TEST(ChecksumTest, IsTheOneThatTheFormatNames) {
-  // Files outlive libraries: the value for no bytes is in XXH3's specification.
+  // Files outlive the library, so its result is fixed: this is the value for no bytes in XXH3's
+  // specification.
   EXPECT_EQ(ChecksumText(ChecksumOf(absl::string_view())), "2d06800538d394c2");
 }
 

@@ -32,8 +32,8 @@
 namespace zeroth {
 namespace {
 
-// The names that transformers, llama.cpp, lm-evaluation-harness and the trainer have for flags of
-// the programs.
+// Names of the programs' flags in transformers, llama.cpp, lm-evaluation-harness and the trainer,
+// for did-you-mean hints.
 constexpr NamedElsewhere kElsewhere[] = {
     {"--model", "model_name_or_path pretrained model_path m init_from"},
     {"--precision", "torch_dtype param_dtype"},
@@ -72,8 +72,7 @@ std::string HintAt(absl::string_view name, const std::string& source) {
   return DidYouMean(name, elsewhere, names, "--");
 }
 
-// Checks this first, because Abseil ends the program at an unknown flag, and older versions give no
-// hint.
+// Runs first, because Abseil ends the program at an unknown flag, and older versions give no hint.
 absl::Status CheckThatFlagsExist(const std::string& source, int argc, char** argv) {
   std::vector<std::string> wrong;
   std::set<absl::string_view> files;
@@ -88,7 +87,7 @@ absl::Status CheckThatFlagsExist(const std::string& source, int argc, char** arg
     // Abseil handles these without registering them.
     if (absl::StartsWith(name, "help") || name == "version") continue;
     const absl::CommandLineFlag* const flag = FindFlag(name);
-    // For other flags the last value counts. With these, files would be dropped silently.
+    // A repeated flag keeps its last value, which for these would drop files silently.
     if ((name == "in" || name == "data") && !files.insert(name).second) {
       wrong.push_back(absl::StrCat(
           "--", name, " is given more than once; give it once, with commas if it takes several"));
@@ -149,7 +148,8 @@ absl::Status ParseFlags(absl::string_view usage, std::string source, absl::strin
 int RunProgram(absl::FunctionRef<absl::Status()> program) {
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
-  // Otherwise files would get the numbers of closed standard streams, and printed text with them.
+  // Without this, a file opened later would get the number of a closed standard stream, and the
+  // text printed to it.
   int unused = -1;
   do unused = open("/dev/null", O_RDWR);
   while (unused >= 0 && unused <= STDERR_FILENO);

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// How the project's programs start.
+// Parses the command lines of the project's programs, and runs them.
 
 #pragma once
 
@@ -25,8 +25,8 @@ absl::StatusOr<std::vector<std::string>> ParseFlagsAndWords(absl::string_view us
 absl::Status ParseFlags(absl::string_view usage, std::string source, absl::string_view example,
                         int argc, char** argv);
 
-// InvalidArgument that says everything in `wrong`, one a line if there are several, and then that
-// --help lists all flags. OK if `wrong` is empty.
+// Returns InvalidArgument with everything in `wrong`, one a line if there are several, and then
+// that --help lists all flags. OK if `wrong` is empty.
 absl::Status RefusedFlags(const std::vector<std::string>& wrong);
 
 // Runs a program and returns its exit code: 0, or 1 after an error, which it prints to stderr.

@@ -15,8 +15,8 @@
 namespace zeroth {
 namespace {
 
-// The least number of insertions, deletions, replacements and swaps of neighbours that turn `a`
-// into `b`.
+// Returns the least number of insertions, deletions, replacements and swaps of neighbours that turn
+// `a` into `b`.
 size_t EditDistance(absl::string_view a, absl::string_view b) {
   std::vector<size_t> before, last(b.size() + 1), now(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) last[j] = j;
@@ -35,14 +35,14 @@ size_t EditDistance(absl::string_view a, absl::string_view b) {
   return last[b.size()];
 }
 
-// The form in which names are compared.
+// Returns the form in which names are compared.
 std::string Plain(absl::string_view name) {
   return absl::StrReplaceAll(absl::AsciiStrToLower(name), {{"-", "_"}, {".", "_"}});
 }
 
 bool IsDigit(char c) { return absl::ascii_isdigit(static_cast<unsigned char>(c)); }
 
-// Removes "_" as well, because names of sizes differ in where they have it.
+// Removes digits, and "_" as well, which not all names of model sizes have in the same places.
 std::string WithoutNumbers(absl::string_view name) {
   std::string letters;
   for (const char c : name) {

@@ -16,7 +16,7 @@ constexpr size_t kLongestChar = 4;
 
 bool ContinuesChar(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
 
-// `text` without a character that the cut at its end has divided.
+// Returns `text` without the character at its end that a cut has divided.
 absl::string_view WithoutDividedChar(absl::string_view text) {
   const size_t valid = ValidUtf8Length(text);
   return text.size() - valid < kLongestChar ? text.substr(0, valid) : text;
@@ -43,7 +43,7 @@ std::string ExcerptAround(absl::string_view text, size_t position) {
   constexpr size_t kBefore = kExcerptBytes * 2 / 3;
   position = std::min(position, text.size());
   size_t begin = position < kBefore ? 0 : position - kBefore;
-  // A line that the excerpt begins before is not quoted.
+  // The excerpt begins at the line of `position` at the earliest.
   if (const size_t line = text.substr(begin, position - begin).rfind('\n');
       line != absl::string_view::npos) {
     begin += line + 1;

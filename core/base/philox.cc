@@ -56,7 +56,7 @@ inline float Log(float u) {
   return static_cast<float>(exponent) * 0x1.62e430p-1f + log_m;
 }
 
-// Both coordinates of the point at angle 2 pi turn / 2^32 of the unit circle.
+// Computes the point at angle 2 pi turn / 2^32 on the unit circle.
 inline void CosSin(uint32_t turn, float& cosine, float& sine) {
   constexpr float kRadiansPerUnit = 0x1.921fb6p-30f;  // 2 pi / 2^32
   const uint32_t quadrant = (turn + (1u << 29)) >> 30;
@@ -84,7 +84,7 @@ inline void CosSin(uint32_t turn, float& cosine, float& sine) {
   sine = std::bit_cast<float>(across ^ ((quadrant & 2u) << 30));
 }
 
-// Two independent standard normals of two words.
+// Makes two independent standard normals from two words.
 inline void BoxMuller(uint32_t a, uint32_t b, float& first, float& second) {
   // The middle of one of 2^31 equal parts of (0, 1): never 0, so that the logarithm is finite.
   const float u = static_cast<float>(static_cast<int32_t>(a >> 1)) * 0x1p-31f + 0x1p-32f;
@@ -96,7 +96,7 @@ inline void BoxMuller(uint32_t a, uint32_t b, float& first, float& second) {
   second = radius * sine;
 }
 
-// Standard normals of elements [4 * first_block, 4 * first_block + kBatch).
+// Computes the standard normals of elements [4 * first_block, 4 * first_block + kBatch).
 void NormalBatch(uint64_t first_block, uint64_t stream, std::array<uint32_t, 2> key, float* out) {
   uint32_t c0[kBlocks], c1[kBlocks], c2[kBlocks], c3[kBlocks];
   for (int i = 0; i < kBlocks; ++i) {

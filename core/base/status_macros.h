@@ -14,10 +14,10 @@
 
 namespace zeroth {
 
-// The same code and payloads with "context: " put before the message; OK stays OK.
+// Returns the same code and payloads with "context: " before the message; OK stays OK.
 absl::Status Annotate(const absl::Status& status, absl::string_view context);
 
-// The error of that code. Its message is the parts one after the other, as absl::StrCat joins them.
+// Returns the error of that code. Its message is the parts, joined as by absl::StrCat.
 template <typename... Parts>
 absl::Status InvalidArgument(const Parts&... parts) {
   return absl::InvalidArgumentError(absl::StrCat(parts...));

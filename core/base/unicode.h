@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// UTF-8 and the byte alphabet of vocabularies, as far as no library has them.
+// UTF-8 and GPT-2's byte alphabet: functions that our libraries lack.
 
 #pragma once
 
@@ -22,15 +22,15 @@ struct DecodedChar {
   static constexpr uint32_t kInvalid = 0xFFFFFFFF;
 };
 
-// The character at the front of `text`, which must not be empty. Overlong forms, surrogates and
-// values above U+10FFFF are invalid, as RFC 3629 demands.
+// Decodes the character at the front of `text`, which must not be empty. Overlong forms, surrogates
+// and values above U+10FFFF are invalid, as RFC 3629 demands.
 DecodedChar DecodeUtf8(absl::string_view text);
 
 // Returns the number of bytes at the front of `text` that are valid UTF-8.
 size_t ValidUtf8Length(absl::string_view text);
 
-// Replaces by U+FFFD every longest beginning of a truncated character, and every other byte that is
-// not UTF-8, as Unicode 15 (3.9) advises and Rust's from_utf8_lossy does.
+// Replaces each maximal prefix of a truncated character, and each other byte that is not UTF-8, by
+// U+FFFD, as Unicode 15 (3.9) advises and Rust's from_utf8_lossy does.
 std::string ReplaceInvalidUtf8(absl::string_view text);
 
 // Appends the UTF-8 form of a valid code point.

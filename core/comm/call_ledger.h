@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Which calls the ranks of a group have made, whether they match, and which ranks are missing. The
-// back ends share this bookkeeping for the errors of communicator.h. It never blocks.
+// Tracks which calls the ranks of a group have made, whether they match, and which ranks are
+// missing. The back ends share this bookkeeping for the errors of communicator.h. It never blocks.
 
 #pragma once
 
@@ -23,7 +23,7 @@
 
 namespace zeroth {
 
-// A call that several ranks made alike.
+// A call that several ranks share if they made it with equal arguments.
 using SharedCall = std::shared_ptr<const CollectiveCall>;
 
 // A rank first issues a call, which promises it, and then arrives at it. It may arrive at its next
@@ -49,7 +49,7 @@ class CallLedger {
   // Returns the world's error if it is broken. FailedPrecondition, which breaks the world, if the
   // call differs from another rank's, or if a missing rank will never make it.
   absl::Status ArriveLocked(int rank, const CollectiveCall& call);
-  // The same, without a copy. Ranks that pass the same object need no comparison of its fields.
+  // As above, but shares the call: equal pointers skip the comparison of fields.
   absl::Status ArriveLocked(int rank, SharedCall call);
   // The number of calls that all ranks have arrived at. May be read without the mutex.
   uint64_t completed() const { return completed_.load(std::memory_order_acquire); }

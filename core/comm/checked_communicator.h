@@ -52,11 +52,11 @@ class CheckedCommunicator : public Communicator {
   // Breaks the world with this rank's error, unless it is broken already.
   virtual void Break(const absl::Status& reason) = 0;
 
-  // The bytes that CommStats counts for a call, see CollectiveBytes.
+  // Returns the bytes that CommStats counts for a call, see CollectiveBytes.
   int64_t TrafficOf(const Collective& collective) const;
   void Count(const Collective& collective);
   const std::shared_ptr<CommStats>& shared_stats() const { return stats_; }
-  // For messages: "all_gather 'h.2' on mpi world ranks [0, 1]".
+  // Describes a call in messages: "all_gather 'h.2' on mpi world ranks [0, 1]".
   std::string Describe(const CollectiveCall& call) const;
 
  private:

@@ -26,7 +26,7 @@ absl::Status CheckView(const BufferView& view, absl::string_view name) {
   return absl::OkStatus();
 }
 
-// `whole` must hold one `piece` per rank.
+// Checks that `whole` holds one `piece` per rank.
 absl::Status CheckPieces(const BufferView& whole, absl::string_view whole_name,
                          const BufferView& piece, absl::string_view piece_name, int size) {
   if (whole.count % size == 0 && whole.count / size == piece.count) return absl::OkStatus();

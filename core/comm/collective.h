@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What the back ends share about collectives: a call as ranks compare it, so that the message of a
+// Shared by the back ends: the description of a call that ranks compare, so that the message of a
 // mismatch is the same everywhere, the division of buffers into pieces, and checks of arguments.
 
 #pragma once
@@ -27,7 +27,8 @@ inline constexpr absl::string_view kPlayOperation = "play";  // a recording that
 // CollectiveCall::count of an all-to-all with uneven pieces, whose buffers differ between ranks.
 inline constexpr int64_t kUnevenCount = -1;
 
-// What must be equal on all ranks of a group for their calls to form one collective. A value type.
+// The fields that must be equal on all ranks of a group for their calls to form one collective. A
+// value type.
 struct CollectiveCall {
   absl::string_view operation;  // with static storage: "all_gather", "split"
   uint64_t index = 0;           // the number of calls that this rank issued here before
@@ -62,20 +63,20 @@ struct RankMessage {
 inline RankMessage SendTo(int peer, const BufferView& data) { return {true, peer, data}; }
 inline RankMessage ReceiveFrom(int peer, const BufferView& data) { return {false, peer, data}; }
 
-// Bytes that the view spans.
+// Returns the bytes that the view spans.
 int64_t ByteSize(const BufferView& view);
-// Elements [begin, begin + count) of `view`.
+// Returns elements [begin, begin + count) of `view`.
 BufferView Range(const BufferView& view, int64_t begin, int64_t count);
-// Elements [piece * count, (piece + 1) * count) of `view`.
+// Returns elements [piece * count, (piece + 1) * count) of `view`.
 BufferView Piece(const BufferView& view, int64_t piece, int64_t count);
-// Piece `piece` of `view`, which is divided into pieces of `counts` elements, or into `size` equal
-// pieces if `counts` is empty.
+// Returns piece `piece` of `view`, which is divided into pieces of `counts` elements, or into
+// `size` equal pieces if `counts` is empty.
 BufferView PieceOf(const BufferView& view, absl::Span<const int64_t> counts, int piece, int size);
 
 // The division of a buffer into one piece for each rank. The last pieces may be shorter, or empty.
 struct Pieces {
-  // Pieces of whole cache lines, so that two ranks never write to the same line, and so that every
-  // piece of an aligned buffer is aligned, too.
+  // Divides into whole cache lines, so that two ranks never write to the same line, and so that
+  // every piece of an aligned buffer is aligned, too.
   static Pieces OfLines(const BufferView& buffer, int size);
 
   int64_t Begin(int rank) const { return std::min(rank * piece, count); }

@@ -1,6 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What a rank has communicated: counts for reports, and an ordered record for tests of structure.
+// Statistics of a rank's communication: counts for reports, and an ordered record of calls for
+// tests.
 
 #pragma once
 
@@ -30,12 +31,13 @@ inline constexpr int kCollectiveOpCount = 6;
 // "all_gather", …
 absl::string_view CollectiveOpName(CollectiveOp op);
 
-// The bytes that one rank sends in the bandwidth-optimal algorithm, whatever the back end really
-// does: (n-1)/n of the full buffer for all-gather, reduce-scatter and all-to-all, twice that for
-// all-reduce, and the buffer for broadcast. So back ends compare with formulas in the literature.
+// Returns the bytes that one rank sends in the bandwidth-optimal algorithm, whatever the back end
+// really does: (n-1)/n of the full buffer for all-gather, reduce-scatter and all-to-all, twice that
+// for all-reduce, and the buffer for broadcast. So back ends compare with formulas in the
+// literature.
 int64_t CollectiveBytes(CollectiveOp op, int64_t full_buffer_bytes, int group_size);
 
-// One per communicator and rank. Thread-safe.
+// One object per communicator and rank. Thread-safe.
 class CommStats {
  public:
   struct Counter {
@@ -60,7 +62,8 @@ class CommStats {
   // Returns the calls since the record was switched on or last taken, in the order of issue.
   std::vector<Entry> TakeRecord();
 
-  // The latest kLatest calls, or all if there were fewer, in the order of issue. Always kept.
+  // Returns the latest kLatest calls, or all if there were fewer, in the order of issue. Always
+  // kept.
   static constexpr size_t kLatest = 32;
   std::vector<Entry> Latest() const;
 

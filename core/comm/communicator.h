@@ -45,7 +45,7 @@ struct BufferView {
 };
 
 // The division of an all-to-all's buffers into uneven pieces: one count for each rank of the group,
-// in order, which add up to the buffer's count. Empty: equal pieces.
+// in order; the counts add up to the buffer's. Empty: equal pieces.
 struct AllToAllCounts {
   std::vector<int64_t> send;
   std::vector<int64_t> recv;
@@ -121,7 +121,7 @@ class Communicator {
   // to the values in recv, which must be fp32 and outside of send; not for kMax.
   virtual absl::Status ReduceScatter(BufferView send, BufferView recv, ReduceOp op, Stream& stream,
                                      absl::string_view label, bool accumulate = false) = 0;
-  // In place. The result has the same bits on every rank.
+  // Reduces in place. The result has the same bits on every rank.
   virtual absl::Status AllReduce(BufferView buffer, ReduceOp op, Stream& stream,
                                  absl::string_view label) = 0;
   // Copies piece p of send to piece rank() of rank p's recv. Not in place. Without `counts`, pieces

@@ -21,7 +21,7 @@ struct HostReduction {
   absl::Span<void* const> destinations;   // each receives the result, of `result_dtype`
   int64_t count = 0;
   DType dtype = DType::kFloat32;
-  // `dtype`, or, if both are floating-point, fp32 from any and any from fp32.
+  // Equal to `dtype`; or both are floating-point, and one of them is fp32.
   DType result_dtype = DType::kFloat32;
   ReduceOp op = ReduceOp::kSum;  // not kMean for integers, whose sums wrap around
   // Adds the result to the destination: one, of fp32, that is not a source. Not for kMax.
@@ -31,8 +31,9 @@ struct HostReduction {
   int mean_of = 0;
 };
 
-// The same for ranks whose elements lie at `others` in rank order, `bytes_per_rank` apart. If
-// own >= 0, rank `own` has no place there, and its elements are at `own_elements`.
+// As HostReduction, for ranks' elements in one strided buffer: they lie at `others` in rank order,
+// `bytes_per_rank` apart. If own >= 0, those of rank `own` are at `own_elements` instead, and leave
+// no gap there.
 struct StridedReduction {
   const void* others = nullptr;
   int64_t bytes_per_rank = 0;
@@ -48,7 +49,7 @@ struct StridedReduction {
   bool accumulate = false;
 };
 
-// Returns the reduction that `collective` asks for, of these elements.
+// Returns the reduction of these elements that `collective` asks for.
 inline HostReduction ReductionOf(const Collective& collective,
                                  absl::Span<const void* const> sources,
                                  absl::Span<void* const> destinations, int64_t count) {

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Starts ranks, by a back end that is chosen by name.
+// Starts ranks with a back end that is chosen by name.
 
 #pragma once
 
@@ -50,7 +50,7 @@ using RankMain = std::function<absl::Status(Communicator& world)>;
 // instead of waiting.
 using Launcher = std::function<absl::Status(const LaunchOptions&, const RankMain&)>;
 
-// The ranks that another program has started (torchrun, mpirun, srun).
+// The ranks that an external launcher has started (torchrun, mpirun, srun).
 struct StartedRanks {
   int world_size = 1;
   int local_world_size = 0;  // ranks on this machine; 0: unknown
@@ -68,17 +68,19 @@ absl::Status RunRankMain(const RankMain& rank_main, Communicator& world);
 // Back ends by name. Thread-safe.
 class LauncherRegistry {
  public:
-  // The ranks that another program has started; none if `name` starts its ranks itself.
+  // Returns the ranks that an external launcher has started for back end `name`; std::nullopt if
+  // the back end starts its ranks itself.
   static absl::StatusOr<std::optional<StartedRanks>> Started(absl::string_view name);
-  // NotFound lists the back ends that are linked in.
+  // Runs the ranks (see Launcher). NotFound lists the back ends that are linked in.
   static absl::Status Launch(absl::string_view name, const LaunchOptions& options,
                              const RankMain& rank_main);
   // Sorted.
   static std::vector<std::string> Names();
 };
 
-// Put one at namespace scope in the back end's .cc, in a target with alwayslink. `started`: of a
-// back end whose ranks another program starts. A second registration of a name is a bug and aborts.
+// Put one at namespace scope in the back end's .cc, in a target with alwayslink. `started` is for
+// back ends whose ranks an external launcher starts. A second registration of a name is a bug and
+// aborts.
 struct LauncherRegistration {
   LauncherRegistration(absl::string_view name, Launcher launcher,
                        StartedRanksSource started = nullptr);

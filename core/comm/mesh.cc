@@ -22,7 +22,7 @@ std::string Describe(const std::vector<MeshAxis>& axes) {
   });
 }
 
-// Ranks of the world along these axes from this one, in the order of Mesh::index.
+// Returns the world ranks along these axes from this rank, in the order of Mesh::index.
 std::vector<int> RanksAlong(Mesh& mesh, const Mesh::Axes& axes) {
   std::vector<int> ranks = {0};
   int own = 0;

@@ -63,16 +63,16 @@ class Mesh {
   // All axes except these, in the order of axes().
   Axes AllBut(const Axes& axes) const;
 
-  // The number of ranks along the product of these axes, and this rank's index among them. 1 and 0
-  // for no axes.
+  // Return the number of ranks along the product of these axes, and the index of this rank among
+  // them; 1 and 0 for no axes.
   int size(const Axes& axes) const;
   int index(const Axes& axes) const;
 
-  // This rank's group along the product of these axes, ordered by index(axes). Created on first
-  // use, which is collective: all ranks ask for the same groups in the same order. Axes of size 1
-  // are ignored. The mesh owns the result.
+  // Returns this rank's group along the product of these axes, ordered by index(axes). Creates it
+  // on first use, which is collective: all ranks ask for the same groups in the same order. Axes of
+  // size 1 are ignored. The mesh owns the result.
   absl::StatusOr<Communicator*> Group(const Axes& axes, Traffic traffic);
-  // The groups created so far, in that order, without world().
+  // Returns the groups created so far, in that order, without world().
   std::vector<Communicator*> communicators() const;
 
  private:

@@ -10,10 +10,10 @@
 
 namespace zeroth {
 
-// "0-7, 16-23": the ranks in the order given, three or more consecutive ones as a range.
+// Returns "0-7, 16-23": the ranks in the order given, three or more consecutive ones as a range.
 std::string RankRanges(absl::Span<const int> ranks);
 
-// "rank 3", "ranks 1, 3" or "ranks 0-7, 16-23".
+// Returns "rank 3", "ranks 1, 3" or "ranks 0-7, 16-23".
 std::string RanksText(absl::Span<const int> ranks);
 
 }  // namespace zeroth

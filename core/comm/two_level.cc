@@ -10,7 +10,7 @@
 namespace zeroth {
 namespace {
 
-// Elements. A block is a multiple of this, and so whole cache lines of any type.
+// Elements. Blocks are multiples of this, and so whole cache lines of any type.
 constexpr int64_t kLine = 64;
 // Messages of more steps take less time to start, but with more steps blocks are smaller.
 constexpr int kMostStepsInOrder = 8;
@@ -19,11 +19,12 @@ using Limits = TwoLevelReduction::Limits;
 
 int64_t SumBytes(DType dtype) { return static_cast<int64_t>(SizeOf(SumType(dtype))); }
 
-// The blocks that the scratch has: what arrives in some steps from the other ranks of the node, ...
+// Returns the blocks of scratch for what arrives in some steps from the other ranks of the node.
 int64_t LocalBlocks(const NodeGrid& grid, const Limits& limits) {
   return int64_t{limits.steps} * (grid.per_node - 1);
 }
-// ... the sums of these steps, and those of all nodes for some blocks.
+// Returns the blocks of scratch for the sums of these steps, and for those of all nodes for some
+// blocks.
 int64_t SumBlocks(const NodeGrid& grid, const Limits& limits) {
   return limits.steps + int64_t{limits.blocks} * grid.nodes();
 }
@@ -125,7 +126,7 @@ StridedReduction TwoLevelReduction::AddLocal(int64_t step) const {
   reduction.count = sums.count;
   reduction.dtype = from_.dtype;
   reduction.result_dtype = sums.dtype;
-  // The mean is that of all nodes.
+  // Sums only: FinishBlock divides by the number of all ranks.
   reduction.op = *collective_.call.reduce == ReduceOp::kMax ? ReduceOp::kMax : ReduceOp::kSum;
   return reduction;
 }

@@ -5,7 +5,8 @@
 // N + g - 2 peers instead of N g - 1, and a node sends 1/g of the elements that it would send in
 // one all-to-all, as fp32 sums.
 //
-// This is the schedule alone: which messages, and which sums. A transport moves and adds.
+// This is the schedule alone: which messages to send and which sums to make. A transport moves and
+// adds.
 
 #pragma once
 
@@ -35,14 +36,14 @@ struct NodeGrid {
   int nodes() const { return size / per_node; }
   int node() const { return rank / per_node; }
   int local() const { return rank % per_node; }
-  // The node `distance` after this one, cyclically. Negative: before it.
+  // Returns the node `distance` after this one, cyclically. Negative: before it.
   int NodeAt(int64_t distance) const {
     return static_cast<int>((node() + distance + nodes()) % nodes());
   }
   int RankOf(int node, int local) const { return node * per_node + local; }
 };
 
-// The type in which a node's sums of `dtype` go to other nodes.
+// Returns the type in which a node's sums of `dtype` go to other nodes.
 DType SumType(DType dtype);
 
 // Reduces this rank's piece of all ranks' `from` into `to`, with the bits of the tree of
@@ -69,7 +70,7 @@ class TwoLevelReduction {
     int64_t block_bytes = int64_t{1} << 20;  // of sums
   };
 
-  // A multiple of 64.
+  // Returns the bytes of scratch, a multiple of 64.
   static size_t ScratchBytes(const NodeGrid& grid, const Pieces& pieces, DType dtype,
                              const Limits& limits);
 
@@ -85,23 +86,23 @@ class TwoLevelReduction {
 
   std::vector<RankMessage> LocalMessages(int64_t step) const;
   StridedReduction AddLocal(int64_t step) const;
-  // None in the last step of a block, whose sums are for this node.
+  // Empty in the last step of a block, whose sums are for this node.
   std::vector<RankMessage> CrossMessages(int64_t step) const;
   // Adds the nodes' sums.
   StridedReduction FinishBlock(int64_t block) const;
 
  private:
   int64_t BlockOf(int64_t step) const { return step / grid_.nodes(); }
-  // How far behind this node the step's destination is.
+  // Returns how many nodes after this one the step's destination is.
   int64_t DistanceOf(int64_t step) const { return (step % grid_.nodes() + 1) % grid_.nodes(); }
-  // Elements of block `block` in `rank`'s piece.
+  // Returns the elements of block `block` in `rank`'s piece.
   int64_t CountOf(int rank, int64_t block) const;
   BufferView Outgoing(int rank, int64_t block) const;
-  // Where the elements arrive of place `place` among the other ranks of this node.
+  // Returns where the elements of the rank at `place` among the other ranks of this node arrive.
   BufferView LocalArrivals(int place, int64_t step) const;
-  // The sums of this node for the step's destination.
+  // Returns the sums of this node for the step's destination.
   BufferView LocalSums(int64_t step) const;
-  // The sums of `node` for this rank.
+  // Returns the sums of `node` for this rank.
   BufferView NodeSums(int node, int64_t block) const;
 
   const Collective& collective_;
@@ -115,7 +116,8 @@ class TwoLevelReduction {
   const BufferView sums_;
 };
 
-// The limits for RunInOrder: up to 64 MiB of scratch, since each exchange takes time to start.
+// Returns the limits for RunInOrder: up to 64 MiB of scratch, since each exchange takes time to
+// start.
 TwoLevelReduction::Limits LimitsInOrder(const NodeGrid& grid);
 
 // Runs reductions of one grid side by side, on a transport that carries out everything in the order
@@ -127,10 +129,10 @@ absl::Status RunInOrder(
     absl::FunctionRef<absl::Status(const std::vector<RankMessage>& messages)> exchange,
     absl::FunctionRef<absl::Status(const StridedReduction& sum)> add);
 
-// Sends this rank's piece to the ranks of its local index on all other nodes, and what arrives, to
-// all ranks of its node. `place(rank)` is where the piece of `rank` belongs; this rank's is there.
-// Step 0 is that of this rank's own piece. The local messages of a step may start when its cross
-// messages have ended. Steps may overlap.
+// An all-gather: each rank sends its piece to the ranks with its local index on all other nodes,
+// and forwards each piece that arrives to the other ranks of its node. `place(rank)` is the
+// destination of the piece of `rank`; this rank's own piece is there already, and step 0 forwards
+// it. LocalMessages(s) may start when CrossMessages(s) have ended. Steps may overlap.
 class TwoLevelGather {
  public:
   TwoLevelGather(const NodeGrid& grid, std::function<BufferView(int)> place);

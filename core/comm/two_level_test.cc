@@ -37,7 +37,7 @@ struct Cluster {
   NodeGrid GridOf(int rank) const { return {rank, size(), per_node}; }
 };
 
-// Messages of all ranks: those of rank r at [r].
+// Messages of all ranks, by rank.
 using Messages = std::vector<std::vector<RankMessage>>;
 
 // Delivers messages and counts their bytes.
@@ -105,7 +105,7 @@ enum class Transport : uint8_t {
   kInOrder,  // RunInOrder
 };
 
-// With MPI's scratch in both orders, so that little data makes several blocks.
+// Uses MPI's small scratch for both transports, so that little data makes several blocks.
 TwoLevelReduction::Limits LimitsOf(Transport transport, const NodeGrid& grid) {
   TwoLevelReduction::Limits limits;
   if (transport == Transport::kInOrder) {
@@ -141,7 +141,7 @@ void RunAtOnce(std::vector<TwoLevelReduction>& ranks, const Cluster& cluster, Ne
   finish(ranks.front().blocks() - 1);
 }
 
-// RunInOrder on all ranks. An exchange and the sums after it are the same step on each.
+// Calls RunInOrder on all ranks. The n-th exchange, with the sums after it, is one step on all.
 void RunAllInOrder(const std::vector<TwoLevelReduction>& ranks, const Cluster& cluster,
                    Network& network) {
   struct Step {
@@ -331,7 +331,7 @@ TEST(TwoLevelReductionTest, WritesAndAccumulatesUnroundedSums) {
   }
 }
 
-// In more than two blocks, the memory of a block is used again.
+// From the third block on, the memory of an earlier block is reused.
 TEST(TwoLevelReductionTest, WorksInBlocksOfLittleMemory) {
   for (const Cluster& cluster : {Cluster{2, 2}, Cluster{3, 2}}) {
     for (const Transport transport : kTransports) {
@@ -342,7 +342,7 @@ TEST(TwoLevelReductionTest, WorksInBlocksOfLittleMemory) {
       simulation.ExpectTheBitsOfTheTree(97);
     }
   }
-  // More nodes than an exchange has steps, and not a multiple of them.
+  // The nodes are more than the steps of an exchange, and not a multiple of them.
   const Simulation<int32_t> many({9, 2}, Equal({9, 2}, 170001), ReduceOp::kSum,
                                  Transport::kInOrder);
   EXPECT_EQ(many.blocks(), 2);

@@ -23,8 +23,8 @@
 namespace zeroth {
 namespace {
 
-// Says which rank failed. An error on which the ranks have agreed (AgreeOnStatus) names it already,
-// whichever of them returns first.
+// Prefixes the error with the failed rank: the one that the message already names ("rank 3: ", from
+// AgreeOnStatus), whichever rank returns it first, or else `world_rank`.
 absl::Status FailureOf(const absl::Status& status, int world_rank) {
   const absl::string_view message = status.message();
   const std::vector<absl::string_view> parts = absl::StrSplit(message, ": ");

@@ -1,8 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // The state of a world of ranks: the error that broke it, and which ranks have returned. A back end
-// has one, in the process that all ranks share or in the coordinator's. And how the ranks divide
-// into groups.
+// has one, in the process that all ranks share or in the coordinator's. Also divides ranks into
+// groups.
 
 #pragma once
 
@@ -63,14 +63,15 @@ class WorldState {
   bool HasReturnedLocked(int world_rank) const {
     return returned_[static_cast<size_t>(world_rank)];
   }
-  // The result of the world once all ranks have returned: OK if all returned OK, otherwise the
-  // error that came first, with its rank.
+  // Returns the result of the world once all ranks have returned: OK if all returned OK, otherwise
+  // the error that came first, with its rank.
   absl::Status RootCause();
 
   // For ledgers, which are registered for as long as they exist.
   void RegisterLocked(CallLedger* ledger) { ledgers_.insert(ledger); }
   void Unregister(CallLedger* ledger);
-  // The call in which `world_rank` waits, in any ledger but `except`; empty if it waits nowhere.
+  // Returns the call in which `world_rank` waits, in any ledger but `except`; empty if it waits
+  // nowhere.
   std::string DescribeWaitElsewhereLocked(int world_rank, const CallLedger* except) const;
 
  private:
@@ -91,12 +92,12 @@ class WorldState {
   std::set<CallLedger*> ledgers_;
 };
 
-// The error of `world_rank` when its stream has dropped a call that it had issued. `cause` is the
-// stream's error (OK: unknown).
+// Returns the error of `world_rank` when its stream has dropped a call that it had issued. `cause`
+// is the stream's error (OK: unknown).
 absl::Status DroppedCall(int world_rank, const std::string& call, const absl::Status& cause);
 
-// `timeout`, or a year if that is shorter: no run takes that long, and a longer time would overflow
-// the clock.
+// Returns `timeout`, or a year if that is shorter: no run takes that long, and a longer time would
+// overflow the clock.
 std::chrono::nanoseconds OnClock(absl::Duration timeout);
 
 // What a rank asks for in Communicator::Split.
@@ -109,7 +110,7 @@ struct SplitRequest {
 // order.
 std::vector<std::vector<int>> SplitGroups(absl::Span<const SplitRequest> requests);
 
-// The name of a group's communicators: "nccl world ranks [0-7, 16]".
+// Returns the name of a group's communicators: "nccl world ranks [0-7, 16]".
 std::string GroupName(absl::string_view back_end, absl::Span<const int> world_ranks);
 
 }  // namespace zeroth

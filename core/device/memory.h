@@ -140,7 +140,7 @@ class Allocator : public std::enable_shared_from_this<Allocator> {
   friend class Buffer;
   virtual absl::StatusOr<void*> AllocateRaw(size_t bytes, MemoryCategory category) = 0;
   virtual void FreeRaw(void* data, size_t bytes, MemoryCategory category) = 0;
-  // FreeRaw frees this memory, too.
+  // Allocates for AllocateForTransport. FreeRaw frees this memory, too.
   virtual absl::StatusOr<void*> AllocateTransportRaw(size_t bytes, MemoryCategory category);
 
  private:
@@ -149,7 +149,7 @@ class Allocator : public std::enable_shared_from_this<Allocator> {
   absl::StatusOr<std::shared_ptr<Buffer>> AllocateBy(Take take, size_t bytes,
                                                      MemoryCategory category);
   absl::Status CheckLimit(size_t bytes) const;
-  // The text about the memory in use: by category, and the largest of `holders_`.
+  // Returns the text about the memory in use: by category, and the largest of `holders_`.
   std::string Ledger() const;
 
   int64_t limit_ = 0;

@@ -53,7 +53,7 @@ class Timeline {
   void set_counts_waits(bool on);
   // Call it before and after work that `stream` waits for. Only the compute stream's waits count.
   absl::Status AddWait(Stream& stream);
-  // The seconds of all waits since set_counts_waits(true). Blocks until they are over.
+  // Returns the seconds of all waits since set_counts_waits(true). Blocks until they are over.
   absl::StatusOr<double> Waited() const;
 
   // Returns all spans recorded so far, ordered by begin, and forgets them. Blocks until their work

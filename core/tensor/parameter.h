@@ -111,7 +111,7 @@ class Parameter {
   void set_gradient_provider(std::function<absl::Status()> provider) {
     provider_ = std::move(provider);
   }
-  // True while it has such an owner, as every parameter of a sharding.
+  // True while a provider is set, as for every parameter of a sharding.
   bool is_owned() const { return provider_ != nullptr; }
 
  private:

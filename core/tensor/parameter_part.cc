@@ -17,7 +17,7 @@ std::vector<int64_t> SectionsOf(const Shape& global, const ParameterPart& part) 
   return part.sections.empty() ? std::vector<int64_t>{global.dim(part.dim)} : part.sections;
 }
 
-// The share of each section, along the divided dimension alone.
+// Returns the part's share of each section, in indices of the divided dimension.
 std::vector<ElementRun> SharesOf(const Shape& global, const ParameterPart& part) {
   std::vector<ElementRun> shares;
   int64_t section_begin = 0;

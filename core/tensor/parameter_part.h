@@ -27,7 +27,7 @@ struct ParameterPart {
   std::vector<int64_t> sections = {};
 };
 
-// The beginning of share `index` of `numel` elements. The beginning of share `count` is `numel`.
+// Returns the begin of share `index` of `numel` elements. That of share `count` is `numel`.
 int64_t BeginOfShare(int64_t numel, int index, int count);
 
 // Elements [begin, begin + numel) of a part are [global_begin, global_begin + numel) of the

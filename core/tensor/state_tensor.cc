@@ -15,9 +15,9 @@ namespace {
 
 int64_t ElementBytes(DType dtype) { return static_cast<int64_t>(SizeOf(dtype)); }
 
-// Calls copy(window, first, byte) for one window of elements [begin, begin + count) after the
-// other. `window` is device memory: the elements themselves or, if they are offloaded, staging for
-// those from `first` on. `byte` is their offset in the host's memory.
+// Calls copy(window, first, byte) for consecutive windows of elements [begin, begin + count).
+// `window` is device memory: the elements themselves or, if they are offloaded, staging for those
+// from `first` on. `byte` is their offset in the host's memory.
 template <typename Copy>
 absl::Status ForEachWindow(Device& device, const StateTensor& state, int64_t begin, int64_t count,
                            const Copy& copy) {

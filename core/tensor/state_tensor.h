@@ -36,8 +36,8 @@ class StateTensor {
   int64_t bytes() const { return numel() * static_cast<int64_t>(SizeOf(dtype())); }
   // The tensor; undefined if the state is offloaded.
   const Tensor& tensor() const { return tensor_; }
-  // The same bytes of offloaded state as the same number of elements of another type. Aborts if the
-  // region is too small for them.
+  // Views the bytes of offloaded state as the same number of elements of another type. Aborts if
+  // the region is too small for them.
   StateTensor As(DType dtype) const;
 
   // Read or write the elements [begin, begin + the tensor's numel), as work of `stream`. Abort
@@ -46,8 +46,8 @@ class StateTensor {
   absl::Status Write(int64_t begin, const Tensor& src, Stream& stream) const;
 
  private:
-  // The offset of element `begin` in bytes, in memory or in the region. Checks that the elements of
-  // `other` from there on lie inside.
+  // Returns the offset of element `begin` in bytes, in memory or in the region. Checks that the
+  // elements of `other` from there on lie inside.
   int64_t Offset(int64_t begin, const Tensor& other) const;
 
   Tensor tensor_;

@@ -58,7 +58,8 @@ class Tensor {
   // The storage, for code that manages its lifetime; null if undefined.
   const std::shared_ptr<Buffer>& buffer() const { return buffer_; }
 
-  // The address of the first element, in device memory. Aborts if undefined, as do the views below.
+  // Returns the address of the first element, in device memory. Aborts if undefined, as do the
+  // views below.
   void* raw_data() const;
   // The same, typed; aborts if T is not the tensor's type.
   template <typename T>
@@ -67,15 +68,15 @@ class Tensor {
     return static_cast<T*>(raw_data());
   }
 
-  // The elements of `shape` from element `offset` of this tensor on. Aborts if they exceed the
-  // tensor.
+  // Returns the elements of `shape` from element `offset` of this tensor on. Aborts if they exceed
+  // the tensor.
   Tensor View(int64_t offset, Shape shape) const;
-  // The bytes from `byte_offset` on as elements of another type. Aborts if they exceed the tensor
-  // or are misaligned.
+  // Returns the bytes from `byte_offset` on as elements of another type. Aborts if they exceed the
+  // tensor or are misaligned.
   Tensor ViewAs(int64_t byte_offset, Shape shape, DType dtype) const;
-  // The same elements with another shape. Aborts unless it has the same number of elements.
+  // Returns the same elements with another shape. Aborts unless it has the same number of elements.
   Tensor Reshape(Shape shape) const;
-  // Rows [begin, end) of dimension 0.
+  // Returns rows [begin, end) of dimension 0.
   Tensor Rows(int64_t begin, int64_t end) const;
 
   // Copies the elements to the host, synchronously, after all work that is enqueued on the device's
@@ -90,7 +91,7 @@ class Tensor {
   }
 
  private:
-  // Allocator::Allocate or AllocateForTransport.
+  // A pointer to Allocator::Allocate or AllocateForTransport.
   using Allocate = absl::StatusOr<std::shared_ptr<Buffer>> (Allocator::*)(size_t, MemoryCategory);
   static absl::StatusOr<Tensor> EmptyBy(Allocate allocate, Device& device, Shape shape, DType dtype,
                                         MemoryCategory category);

@@ -25,7 +25,7 @@ struct ChatMessage {
   nlohmann::ordered_json tool_calls{};
   // False: there is no content beside the tool calls.
   bool has_content = true;
-  // Of the speaker or tool, and of the call that a tool answers; empty: none.
+  // The name of the speaker or tool, and the id of the call that a tool answers; empty: none.
   std::string name{};
   std::string tool_call_id{};
 
@@ -36,10 +36,10 @@ struct ChatMessage {
 using ChatTools = nlohmann::ordered_json;
 
 // OK if the messages are an optional one of the system, then the user's and the assistant's in
-// turns, beginning with the user's and ending with one of `last`. Messages of tools and another of
-// the assistant follow one of the assistant with tool calls, unless it is the last; and messages of
-// tools may be the last in the place of the user's. InvalidArgument names the message that is out
-// of turn.
+// turns, beginning with the user's and ending with one of `last`. A message of the assistant with
+// tool calls is followed by messages of tools and another of the assistant, unless it is the last;
+// if `last` is the user, messages of tools may also come last. InvalidArgument names the message
+// that is out of turn.
 absl::Status CheckTurns(absl::Span<const ChatMessage> messages, absl::string_view last);
 
 }  // namespace zeroth

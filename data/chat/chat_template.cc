@@ -223,7 +223,7 @@ absl::StatusOr<ChatTemplate::Conversation> ChatTemplate::Encode(absl::string_vie
                          : tokenizer_->EncodeTo(piece, /*continues=*/result.ids.size() > 0, add);
   };
   size_t at = 0;
-  // Goes to a place of the text, at which another speaker may begin.
+  // Sets the speaker of the text from here on; encodes what another speaker has said before.
   const auto switch_to = [&](bool speaker) -> absl::Status {
     if (speaker != by_assistant) ZEROTH_RETURN_IF_ERROR(flush());
     by_assistant = speaker;
@@ -237,7 +237,7 @@ absl::StatusOr<ChatTemplate::Conversation> ChatTemplate::Encode(absl::string_vie
   const auto take = [&](absl::string_view part, std::optional<int32_t> token) -> absl::Status {
     const size_t end = at + part.size();
     if (token.has_value()) {
-      // Some tokens take the blanks around them.
+      // Some tokens include the whitespace around them.
       at += part.size() - StripPython(part, std::nullopt, /*left=*/true, false).size();
       ZEROTH_RETURN_IF_ERROR(flush());
       ZEROTH_RETURN_IF_ERROR(switch_to(advance()));

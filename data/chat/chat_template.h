@@ -30,8 +30,8 @@ class ChatTemplate {
  public:
   // The tokens of a conversation. by_assistant marks what {% generation %} blocks write. In a
   // template that runs none, it marks the assistant's text and the token that ends its turn, but
-  // not what the template writes for add_generation_prompt. A reply begins with a new token,
-  // as it does when a model continues the tokens of RenderPrompt.
+  // not what the template writes for add_generation_prompt. A reply begins with a new token, as it
+  // does when a model continues the tokens of RenderPrompt.
   struct Conversation {
     std::vector<int32_t> ids;
     std::vector<bool> by_assistant;
@@ -40,13 +40,13 @@ class ChatTemplate {
   // bos_token, eos_token and others, by name.
   using SpecialTokens = std::map<std::string, std::string>;
 
-  // The plain template of this name: chatml, llama3 or mistral. InvalidArgument for another name,
-  // and for a tokenizer that lacks a token of the format.
+  // Returns the built-in template of this name: chatml, llama3 or mistral. InvalidArgument for
+  // another name, and for a tokenizer that lacks a token of the format.
   static absl::StatusOr<ChatTemplate> Named(absl::string_view name, const Tokenizer& tokenizer);
   // Compiles a Jinja template. `special_tokens` are the values of bos_token and the like; by
   // default, bos_token is the tokenizer's first token of a text, and eos_token its end of text.
   // InvalidArgument for a template that cannot be run here, and for one that writes no special
-  // token behind a reply: a model would not learn to stop. `tool_use`, unless it is empty, is the
+  // token after a reply: a model would not learn to stop. `tool_use`, unless it is empty, is the
   // template of conversations with tools, as the template of that name is in transformers; if it is
   // wrong, or ends turns by another token, only they are refused.
   static absl::StatusOr<ChatTemplate> FromJinja(
@@ -64,14 +64,14 @@ class ChatTemplate {
   // reply.
   absl::StatusOr<std::vector<int32_t>> RenderPrompt(absl::Span<const ChatMessage> messages,
                                                     const ChatTools& tools = {}) const;
-  // The assistant's reply in the text that a model generated after RenderPrompt, without the blanks
-  // that the template writes around it.
+  // Returns the assistant's reply in the text that a model generated after RenderPrompt, without
+  // the whitespace that the template writes around it.
   absl::string_view ReplyOf(absl::string_view generated) const;
   // The token that ends the last reply.
   int32_t end_of_turn() const { return end_of_turn_; }
   // Text that differs between different templates for the same tokenizer.
   std::string Identity() const;
-  // The template's source; without that of conversations with tools.
+  // The template's source, without that of `tool_use`.
   const std::string& jinja() const { return source_->text; }
 
  private:
@@ -93,29 +93,30 @@ class ChatTemplate {
                                               const ChatTools& tools);
   // Reads what ends and opens a reply from what the template writes for a few messages with tools.
   absl::Status Probe(const ChatTools& tools);
-  // The parts of `text`, which Run wrote, that are the assistant's.
+  // Returns the assistant's replies in `text`, which Run wrote.
   absl::StatusOr<std::vector<JinjaSpan>> RepliesIn(absl::string_view text,
                                                    absl::Span<const ChatMessage> messages,
                                                    const ChatTools& tools) const;
   absl::StatusOr<size_t> BeginOfReply(absl::string_view text, absl::Span<const ChatMessage> before,
                                       const ChatTools& tools) const;
-  // The end of a message with tool calls, the last of `messages`, which begins at `begin`.
+  // Returns the end in `text` of the last of `messages`, which has tool calls and begins at
+  // `begin`.
   absl::StatusOr<size_t> EndOfCalls(absl::string_view text, size_t begin,
                                     absl::Span<const ChatMessage> messages,
                                     const ChatTools& tools) const;
   // OK if a change of the tools, of any tool call or of any tool's result would change `text`, and
-  // one of a call what {% generation %} blocks write.
+  // a change of a call also what {% generation %} blocks write.
   absl::Status CheckWritesTools(absl::string_view text, absl::Span<const JinjaSpan> generated,
                                 absl::Span<const ChatMessage> messages,
                                 const ChatTools& tools) const;
-  // Says what to do about `failed`, an error of Run for these messages: if the template runs once
-  // messages with tool calls have a content, that it does not write calls or needs the content.
+  // Explains `failed`, an error of Run for these messages: if the template runs once every message
+  // with tool calls has content, it does not write calls, or it needs the content.
   absl::Status ExplainFailure(const absl::Status& failed, std::vector<ChatMessage> messages,
                               const ChatTools& tools) const;
   absl::StatusOr<Conversation> Write(absl::Span<const ChatMessage> messages, const ChatTools& tools,
                                      bool opens_reply) const;
-  // Puts a character that is returned, and that no message has, into each spelling of a special
-  // token in the messages and tools. Empty if there is none.
+  // Inserts a character that occurs in no message into each spelling of a special token in the
+  // messages and tools. Returns the character; empty if there is no such spelling.
   absl::StatusOr<std::string> MarkSpecial(std::vector<ChatMessage>& messages,
                                           ChatTools& tools) const;
   absl::StatusOr<Conversation> Encode(absl::string_view text, absl::Span<const JinjaSpan> replies,
@@ -127,8 +128,9 @@ class ChatTemplate {
   int32_t end_of_turn_ = -1;
   bool marks_replies_ = false;    // by {% generation %}
   bool writes_thoughts_ = false;  // of the last reply
-  // opening_: how a reply is opened, in prompts and in conversations. header_: the same, if
-  // add_generation_prompt changes nothing; RenderPrompt appends it then.
+  // opening_: the text that opens a reply, in prompts and in conversations. header_: the same if
+  // the template ignores add_generation_prompt, so that RenderPrompt must append it; otherwise
+  // empty.
   std::string opening_;
   std::string header_;
   // What follows a reply from its first special token on, and how much of it is the reply's.
@@ -136,7 +138,7 @@ class ChatTemplate {
   size_t end_of_last_ = 0;
   std::string after_earlier_;  // empty if it has no special token
   size_t end_of_earlier_ = 0;
-  // Blanks around a reply.
+  // Whitespace around a reply.
   std::string blanks_before_;
   std::string blanks_after_;
 };

@@ -155,7 +155,7 @@ std::string ChatMlJinja(const std::string& before) {
 {%- if add_generation_prompt %}{{- '<|im_start|>assistant\n' }}{%- endif %})");
 }
 
-// The default as published templates have it; what their other branches write is not a default.
+// Published templates' default system message is read; what their other branches write is not.
 TEST(ChatTemplateTest, DefaultsOfTheSystemAreRead) {
   const auto tokenizer = Open("qwen2");
   const auto said = [](const std::string& text) {
@@ -169,7 +169,7 @@ TEST(ChatTemplateTest, DefaultsOfTheSystemAreRead) {
 {%- for m in rest %}{{- '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{%- endfor %}
 {%- if add_generation_prompt %}{{- '<|im_start|>assistant\n' }}{%- endif %})";
   const std::vector<std::pair<std::string, std::string>> cases = {
-      // A newline within the string, as Qwen 2's and SmolLM 2's have it.
+      // A newline within the string, as in Qwen 2's and SmolLM 2's.
       {ChatMlJinja(without + "{{- '<|im_start|>system\nYou are small.<|im_end|>\n' }}{%- endif %}"),
        said("You are small.")},
       {ChatMlJinja(without + R"({{- '<|im_start|>system\nDon\'t say "no".\tIn \\boxed{}, caf\xe9)"
@@ -329,7 +329,7 @@ TEST(ChatTemplateTest, AnyTemplateIsRun) {
                     talk, "<return>"),
             "<turn>user<message>Hello!<end><turn>assistant{final<message>Hi there.<end>}"
             "<turn>user<message>Bye<end><turn>assistant{final<message>See you.<return>}");
-  // Llama 2's: no prompt of its own, and each turn begins a text.
+  // Llama 2's: ignores add_generation_prompt, and each turn begins a text.
   EXPECT_EQ(spelled(R"({% for m in messages %}
 {%- if m.role == 'user' %}{{ bos_token + '[INST] ' + m.content | trim + ' [/INST]' }}
 {%- else %}{{ ' ' + m.content | trim + ' <eos>' }}{% endif %}{% endfor %})",

@@ -112,7 +112,8 @@ std::vector<uint8_t> MarksOf(const ChatTemplate::Conversation& conversation, boo
   return marks;
 }
 
-// Removes the targets of messages marked as not learned. Invalid if only --loss_on can say that.
+// Removes the targets of the assistant's messages marked as not learned. InvalidArgument for a mark
+// on another message that contradicts --loss_on, which decides for these.
 absl::Status LeaveOutUnlearned(absl::Span<const ChatMessage> messages, bool loss_on_all,
                                const ChatTemplate::Conversation& written,
                                std::vector<uint8_t>& marks) {
@@ -171,7 +172,7 @@ absl::StatusOr<ChatTemplate::Conversation> WriteText(const Example& example,
   return written;
 }
 
-// Where the examples of files go.
+// Collects packed rows, counts of long examples and the columns that were found.
 struct Sink {
   RowPacker rows;
   LongExamples long_ones;
@@ -218,7 +219,7 @@ absl::StatusOr<Written> Write(const Example& example, const ChatTemplate* chat,
   return written;
 }
 
-// Adds the two answers of a pair behind each other.
+// Adds the two answers of a pair, the chosen one first.
 absl::Status AddPair(Example example, const ChatTemplate* chat, const Tokenizer& tokenizer,
                      const std::string& where, const ConversationOptions& options, Sink& sink) {
   ZEROTH_ASSIGN_OR_RETURN(Written chosen, Write(example, chat, tokenizer, false));

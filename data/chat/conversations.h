@@ -25,7 +25,7 @@ struct ConversationOptions {
   bool loss_on_all = false;
   ColumnNames columns{};
   OnLong on_long = OnLong::kTruncate;
-  // Read pairs from records that are also of another kind, and refuse records that are none.
+  // Read pairs from records that are also of another kind, and refuse records without a pair.
   bool pairs = false;
 };
 
@@ -49,7 +49,7 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> EncodeConversations(
 struct ExampleCounts {
   int64_t examples = 0;  // a pair is one
   int64_t tokens = 0;    // without padding
-  int64_t learned = 0;   // those that are targets
+  int64_t learned = 0;   // tokens that are targets
 };
 // Errors of the source.
 absl::StatusOr<ExampleCounts> CountExamples(const TokenSource& rows);

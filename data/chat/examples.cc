@@ -21,8 +21,8 @@
 namespace zeroth {
 namespace {
 
-// Keys of a record that would change what is learned. Ignoring functions, for example, would
-// leave them out silently. All other keys describe the record, but for "tools" of conversations.
+// Keys of a record that would change what is learned. Ignoring functions, for example, would leave
+// them out silently. All other keys describe the record, except for "tools" of conversations.
 constexpr absl::string_view kRefusedOfRecord[] = {"functions",     "function_call",
                                                   "tool_choice",   "system",
                                                   "documents",     "loss_mask",
@@ -130,8 +130,8 @@ absl::StatusOr<Example> ParseText(const nlohmann::ordered_json& json) {
   return example;
 }
 
-// The number of bytes that both texts begin with: whole characters, and without a last space, with
-// which tokens begin (TRL's extract_prompt).
+// Returns the length of the common prefix: whole characters, without a final space, since tokens
+// begin with spaces (as TRL's extract_prompt).
 size_t CommonBegin(absl::string_view a, absl::string_view b) {
   size_t end = 0;
   while (end < std::min(a.size(), b.size()) && a[end] == b[end]) ++end;

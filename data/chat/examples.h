@@ -21,8 +21,8 @@ struct Example {
   std::string prompt;
   std::string completion;
   ChatTools tools{};  // that the messages may call
-  // Of a preference pair, the rejected answer after the same prompt; the others have the chosen
-  // one.
+  // For a preference pair, the rejected answer to the same prompt; `messages` or `completion` has
+  // the chosen one.
   std::vector<ChatMessage> rejected_messages{};
   std::string rejected_completion{};
 };

@@ -35,7 +35,8 @@ bool IsNothing(const nlohmann::ordered_json& value);
 
 // True for a key that says whether a message is learned.
 bool SaysWhetherLearned(absl::string_view key);
-// Reads the value of such a key. Weights between 0 and 1 are refused: the loss has none.
+// Reads the value of such a key. Weights between 0 and 1 are refused: the loss does not weigh
+// messages.
 absl::StatusOr<bool> ReadLearned(absl::string_view key, const nlohmann::ordered_json& value);
 
 }  // namespace zeroth

@@ -30,12 +30,12 @@ absl::string_view CommonBeginning(absl::string_view a, absl::string_view b) {
   return a.substr(0, size);
 }
 
-// Both texts around the first byte in which they differ.
+// Shows both texts around the first byte in which they differ.
 std::string Difference(absl::string_view text, absl::string_view prompt) {
   constexpr size_t kBefore = 30;
   size_t begin = CommonBeginning(text, prompt).size();
   begin -= std::min(begin, kBefore);
-  // Not within a character.
+  // Does not begin within a character.
   while (begin > 0 && (static_cast<unsigned char>(text[begin]) & 0xC0) == 0x80) --begin;
   const auto shown = [begin](absl::string_view whole) {
     return absl::StrCat(begin > 0 ? "..." : "", Excerpt(whole.substr(begin)));
@@ -60,7 +60,7 @@ absl::StatusOr<std::optional<Ending>> FirstSpecial(const Tokenizer& tokenizer,
       tokenizer.SplitSpecial(text, [&](absl::string_view part, std::optional<int32_t> token) {
         const bool within = !result.has_value() || (at == result->end && at + part.size() <= limit);
         if (token.has_value() && within) {
-          // Without the blanks that some tokens take from around them.
+          // Some tokens include the whitespace around them, which is left out here.
           const absl::string_view spelled = StripPython(part);
           const size_t begin = at + static_cast<size_t>(spelled.data() - part.data());
           if (!result.has_value()) result = Ending{begin, 0, 0};
@@ -86,8 +86,8 @@ absl::StatusOr<int32_t> LastSpecial(const Tokenizer& tokenizer, absl::string_vie
   return last;
 }
 
-// Returns the part of `common`, with which two texts begin, that does not end within a token or a
-// tag in either: up to the end of a special token or a tag, or a blank. Empty if letters follow.
+// Cuts `common`, the common prefix of two texts, after its last special token, tag or whitespace,
+// so that it ends within a token or a tag of neither. Empty if letters or digits follow that place.
 absl::StatusOr<absl::string_view> CutAtToken(const Tokenizer& tokenizer, absl::string_view common) {
   size_t special = 0;
   size_t at = 0;

@@ -56,7 +56,7 @@ absl::Status ChangeTexts(std::vector<ChatMessage>& messages, ChatTools& tools, C
   return ChangeStrings(tools, change);
 }
 
-// A change of a message, by which it shows whether a template writes what is changed.
+// A change of one part of a message, made to see whether a template writes that part.
 struct Change {
   enum Kind : uint8_t { kText, kName, kArguments };
 
@@ -67,7 +67,7 @@ struct Change {
   size_t call = 0;  // of kName and kArguments
 };
 
-// Adds `mark` to what the change is of.
+// Adds `mark` to the part that `change` names.
 void Make(const Change& change, const std::string& mark, std::vector<ChatMessage>& messages) {
   ChatMessage& message = messages[change.message];
   if (change.kind == Change::kText) {
@@ -83,7 +83,7 @@ void Make(const Change& change, const std::string& mark, std::vector<ChatMessage
   }
 }
 
-// What blocks wrote, one after the other.
+// Joins the spans of `text`: what {% generation %} blocks wrote.
 std::string Joined(absl::string_view text, absl::Span<const JinjaSpan> spans) {
   std::string joined;
   for (const JinjaSpan& span : spans) {
@@ -117,7 +117,7 @@ absl::StatusOr<std::string> ChatTemplate::MarkSpecial(std::vector<ChatMessage>& 
             absl::StrAppend(&marked, part);
             return absl::OkStatus();
           }
-          // Behind each character, since the rest may spell another token.
+          // After each character, since the rest may spell another token.
           for (size_t at = 0; at < part.size();) {
             const size_t length = DecodeUtf8(part.substr(at)).length;
             absl::StrAppend(&marked, part.substr(at, length), mark);
@@ -147,7 +147,8 @@ absl::Status ChatTemplate::CheckWritesTools(absl::string_view text,
   constexpr char kRemedy[] =
       ". Choose a --chat_template that writes tools, such as auto (that of the model's directory) "
       "or the path of a .jinja file, or leave them out of the record";
-  // Opening the reply changes nothing before it. A template that refuses the change looks at it.
+  // Opening the reply changes nothing before it. A template that fails on the change reads that
+  // part, which counts as writing it.
   const auto writes = [&](absl::Span<const ChatMessage> changed, const ChatTools& changed_tools,
                           std::string* learned) {
     std::vector<JinjaSpan> spans;
@@ -186,8 +187,8 @@ absl::Status ChatTemplate::CheckWritesTools(absl::string_view text,
 
   if (changes.empty()) return absl::OkStatus();
 
-  // One rendering with all changes shows each that the template writes as it is. What it does not
-  // show is changed by itself.
+  // One rendering with all changes proves those whose marks appear in it. Each of the others is
+  // then tried alone.
   std::string mark = "zq";
   while (absl::StrContains(text, mark)) mark += "q";
   const auto mark_of = [&](size_t change) { return absl::StrCat(mark, change, "z"); };

@@ -164,7 +164,7 @@ TEST_F(ThoughtsTest, OfJsonLinesAreRead) {
               AllOf(HasSubstr("line 1: message 2"), HasSubstr("\"reasoning_content\", a string")));
 }
 
-// As the models that always think have it.
+// The prompts of models that always think.
 TEST_F(ThoughtsTest, PromptsEndAsTheTemplateSays) {
   for (const auto& [opened, end] : std::vector<std::pair<std::string, std::string>>{
            {kOpened, ""}, {R"({{- '<|im_start|>assistant\n<think>\n' }})", "<think>\n"}}) {

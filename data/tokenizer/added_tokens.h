@@ -17,7 +17,7 @@
 namespace zeroth {
 
 // Finds added tokens in text, from the left, and the longest at each place, as Hugging Face's
-// AddedVocabulary. Immutable and thread-safe.
+// AddedVocabulary does. Immutable and thread-safe.
 class AddedTokenFinder {
  public:
   // Receives consecutive parts of a text; `token` is null for text between tokens.
@@ -26,14 +26,14 @@ class AddedTokenFinder {
   // With `parse_special` false, the spelling of a special token is text.
   void Add(const AddedToken& token, absl::string_view spelling, bool parse_special);
 
-  // True if some token is not text.
+  // True if Split can find any token.
   bool finds_any() const { return finds_any_; }
-  // True if cutting a text before a space that follows a printing ASCII character does not change
-  // its parts.
+  // True if a text may be split before any space that follows a printable ASCII character without
+  // changing how added tokens are found in it.
   bool CutsAtSpaces() const { return cuts_at_spaces_; }
 
   absl::Status Split(absl::string_view text, Sink sink) const;
-  // The same, as Tokenizer::SplitSpecial: other added tokens are text.
+  // As Split, but other added tokens than special ones are text (Tokenizer::SplitSpecial).
   absl::Status SplitSpecial(absl::string_view text, Tokenizer::PartSink sink) const {
     return Split(text, [sink](absl::string_view part, const AddedToken* token) {
       const bool is_special = token != nullptr && token->special;

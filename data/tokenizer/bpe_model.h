@@ -47,7 +47,7 @@ class BpeModel {
   // Returns the smallest number of bytes at the front of `word` that no merge can join with the
   // bytes after them; at most kMaxPartBytes. `word` is not empty.
   size_t IndependentLength(absl::string_view word) const;
-  // True if a token may have `right` directly after `left`.
+  // True if a merge may join a character (byte_level: byte) `left` with a following `right`.
   bool MayMerge(uint32_t left, uint32_t right) const;
 
  private:

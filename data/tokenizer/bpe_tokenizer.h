@@ -29,7 +29,7 @@ struct BpeTokenizerParts {
   std::vector<AddedToken> added_tokens;
   Normalizer normalizer;
   PreTokenizer pre_tokenizer;
-  BpeParts bpe;  // byte_level is taken from pre_tokenizer
+  BpeParts bpe;  // byte_level is set from pre_tokenizer
   std::vector<int32_t> prefix;
   std::vector<int32_t> suffix;
   TokenDecoder decoder;
@@ -92,7 +92,7 @@ class BpeTokenizer final : public Tokenizer {
   AddedTokenFinder special_;
   bool cuts_at_spaces_ = false;
   mutable std::mutex mutex_;  // guards idle_
-  // Scratch memory of calls, kept so that many small texts are fast, too.
+  // Scratch memory of earlier calls, reused so that many small texts are fast.
   mutable std::vector<std::unique_ptr<Scratch>> idle_;
 };
 

@@ -26,8 +26,9 @@ class Normalizer {
   bool empty() const { return steps_.empty(); }
   // True if a step prepends something to a text.
   bool prepends() const;
-  // True if normalising commutes with cutting a text before a space that follows a printing ASCII
-  // character; the second part has `continues`. `as_spaces`: spaces must stay spaces.
+  // True if a text may be split before any space that follows a printable ASCII character without
+  // changing its normal form, if the second part has `continues`. `as_spaces`: spaces must also
+  // stay spaces.
   bool CutsAtSpaces(bool as_spaces) const;
 
   // Normalises `text` in place, except bytes that are not UTF-8. `continues`: the text is the later

@@ -20,7 +20,7 @@ struct TokenizerOptions {
   bool parse_special = false;
 };
 
-// Makes a tokenizer of the content of Hugging Face's tokenizer.json and of the
+// Makes a tokenizer from the content of Hugging Face's tokenizer.json and of the
 // tokenizer_config.json beside it, whose "eos_token" ends a text. If `config` is null, one of the
 // usual spellings ends it. Unimplemented names an unknown part; InvalidArgument names a wrong one.
 // "truncation" and "padding" are not applied, as in transformers.
@@ -33,9 +33,9 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> TokenizerFromJson(const nlohmann::jso
 absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(const std::string& path,
                                                          const TokenizerOptions& options = {});
 
-// Makes a tokenizer of the content of a SentencePiece .model file. Its prefix is the begin-of-text
-// token, if the model has one, and its end-of-text token is the model's end token. Spellings of
-// control tokens in text are text. Unimplemented with `parse_special`, because only a
+// Makes a tokenizer from the content of a SentencePiece .model file. Its prefix is the
+// begin-of-text token, if the model has one, and its end-of-text token is the model's end token.
+// Spellings of control tokens in text are text. Unimplemented with `parse_special`, because only a
 // tokenizer.json defines special tokens in text. InvalidArgument if `model` is not such a file or
 // has no end token.
 absl::StatusOr<std::unique_ptr<Tokenizer>> SentencePieceFromBytes(absl::string_view model,

@@ -20,7 +20,7 @@ namespace zeroth {
 namespace {
 
 // Alternatives of the patterns of GPT-2, Llama 3, Qwen and GPT-4o. No match of any of them has a
-// space after a printing ASCII character, and none distinguishes such a space from the text's end.
+// space after a printable ASCII character, and none distinguishes such a space from the text's end.
 constexpr absl::string_view kCutAlternatives[] = {
     R"('s)",
     R"('t)",

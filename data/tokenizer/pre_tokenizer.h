@@ -28,11 +28,12 @@ class PreTokenizer {
   // Unimplemented names an unknown kind; InvalidArgument names a wrong field.
   static absl::StatusOr<PreTokenizer> FromJson(const nlohmann::json& json);
 
-  // True if the vocabulary spells the bytes of words in GPT-2's alphabet. Words are bytes here.
+  // True if the vocabulary spells the bytes of words in GPT-2's alphabet. ForEachWord gives the
+  // bytes themselves.
   bool byte_level() const { return byte_level_; }
   // True if a regular expression splits words; it must see spaces as spaces.
   bool has_expressions() const;
-  // True if in every text a word ends before each space that follows a printing ASCII character.
+  // True if in every text a word ends before each space that follows a printable ASCII character.
   bool CutsAtSpaces() const;
 
   // Splits `piece`, which is valid UTF-8. `at_start`: the piece begins the whole text.

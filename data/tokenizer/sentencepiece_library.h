@@ -11,8 +11,8 @@
 namespace zeroth {
 
 // Wraps the SentencePiece library in a header without Abseil, because the library's header declares
-// another absl::string_view. Errors are texts; an empty text means success. Thread-safe once
-// loaded.
+// another absl::string_view. Errors are returned as text; an empty text means success. Thread-safe
+// once loaded.
 class SentencePieceLibrary {
  public:
   SentencePieceLibrary();

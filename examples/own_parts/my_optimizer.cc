@@ -41,7 +41,7 @@ class Sgd : public Optimizer {
   absl::Status Update(const Tensor& grad_factor) override {
     ZEROTH_RETURN_IF_ERROR(ExpectReducedGradients());
     const float factor = grad_scale_ * (grad_factor.defined() ? *grad_factor.data<float>() : 1.0f);
-    if (std::isnan(factor)) return absl::OkStatus();  // a step to be skipped
+    if (std::isnan(factor)) return absl::OkStatus();  // NaN skips the step
     for (Unit* unit : sharding_.units()) {
       for (int i = 0; i < unit->segment_count(); ++i) {
         if (!unit->segment_layout(i).trainable) continue;
@@ -81,7 +81,7 @@ class Sgd : public Optimizer {
 
 const OptimizerRegistration registration("sgd", Sgd::Create);
 
-// Falls with the root of the step.
+// Falls with the inverse square root of the step.
 const LrScheduleRegistration schedule("inverse_sqrt", [](int64_t step,
                                                          const LrScheduleOptions& options) {
   const double warmup = std::max(1.0, static_cast<double>(options.warmup_steps));

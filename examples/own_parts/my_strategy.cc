@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Like full_shard, but the first units keep their parameters gathered from forward to backward.
-// Each of them trades memory for less traffic.
+// Like full_shard, but the first `units` units keep their parameters gathered from forward to
+// backward, which takes memory and saves their second gather.
 
 #include <memory>
 

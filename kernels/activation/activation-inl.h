@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// GELU, its derivative, SiLU, and the logistic function that they are made of, in vectors.
+// Vectorised GELU, its derivative, SiLU, and the logistic function that they use.
 
 // Per-target include guard, in the manner of foreach_target.h.
 #if defined(ZEROTH_KERNELS_ACTIVATION_ACTIVATION_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -35,7 +35,7 @@ HWY_INLINE V AtMost(D d, float highest, V v) {
 }
 
 // Returns e^-z, bounded so that 1 + e^-z and its reciprocal stay finite and normal. Unspecified for
-// NaN: where z is NaN, so is a factor of the result.
+// NaN, because callers multiply the result by a factor that is NaN then.
 template <class D, class V>
 HWY_INLINE V ExpOfNegated(D d, V z) {
   const V bound = hn::Set(d, 87.0f);
@@ -87,7 +87,7 @@ HWY_INLINE V GeluOf(D d, V x) {
   return TimesLogistic(d, v, hn::Mul(v, slope));
 }
 
-// gelu'(x). With s = logistic(z(x)): s + x s (1 - s) z'(x) = s (1 + x z'(x) (1 - s)).
+// Returns gelu'(x). With s = logistic(z(x)): s + x s (1 - s) z'(x) = s (1 + x z'(x) (1 - s)).
 template <class D, class V>
 HWY_INLINE V GeluSlope(D d, V x) {
   // The derivative is one from -kGeluLowest upwards.

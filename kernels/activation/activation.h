@@ -33,7 +33,7 @@ struct GeluCall {
   int64_t count = 0;
   DType dtype = DType::kFloat32;
   const void* x = nullptr;
-  const void* dy = nullptr;  // null: out is y, otherwise dx
+  const void* dy = nullptr;  // null: forward, and out is y; otherwise out is dx
   void* out = nullptr;
 };
 struct SwiGluCall {
@@ -41,7 +41,7 @@ struct SwiGluCall {
   int64_t hidden = 0;
   DType dtype = DType::kFloat32;
   const void* gate_up = nullptr;
-  const void* dout = nullptr;  // null: to is out, otherwise dgate_up
+  const void* dout = nullptr;  // null: forward, and `to` is out; otherwise `to` is dgate_up
   void* to = nullptr;
 };
 

@@ -6,15 +6,15 @@
 
 namespace zeroth::cuda {
 
-// logistic(x) = 1 / (1 + exp(-x)), and its slope logistic(x) * logistic(-x) without the difference
-// of nearly equal numbers that 1 - logistic(x) would be.
+// logistic(x) = 1 / (1 + exp(-x)), and its slope, computed as logistic(x) * logistic(-x) because 1
+// - logistic(x) would cancel.
 struct LogisticValue {
   float value;
   float slope;
 };
 __device__ __forceinline__ LogisticValue LogisticWithSlope(float x) {
   const float e = expf(-fabsf(x));                 // never overflows
-  const float large = __fdividef(1.0f, 1.0f + e);  // of a number in [1, 2]
+  const float large = __fdividef(1.0f, 1.0f + e);  // the divisor is in [1, 2]
   return {x >= 0.0f ? large : e * large, e * large * large};
 }
 __device__ __forceinline__ float Logistic(float x) { return LogisticWithSlope(x).value; }

@@ -23,14 +23,14 @@ constexpr double kHalfUlp = 0x1p-24;
 // Rounding errors in the argument of an exponential are multiplied by the argument.
 double RelativeTolerance(double exponent) { return kHalfUlp * (8.0 + 4.0 * std::abs(exponent)); }
 
-// The rounding of what is stored; that of fp32 is part of every tolerance.
+// Returns the rounding of what is stored; that of fp32 is part of every tolerance.
 double StoreError(DType dtype, double x) {
   return dtype == DType::kFloat32 ? 0.0 : HalfUlp(dtype, x);
 }
 
 double GeluExponent(double x) { return 1.5957691216057308 * (x + 0.044715 * x * x * x); }
 
-// Dense where the functions bend, and out to where they are straight lines.
+// Returns arguments: dense where the functions bend, and out to where they are straight lines.
 std::vector<float> Abscissae() {
   std::vector<float> x = {0.0f,        -0.0f, 1e-30f, -1e-30f, 1e-8f, -1e-8f,
                           -0.7517915f, 20.0f, 1e4f,   1e20f,   3e38f};

@@ -78,7 +78,7 @@ inline constexpr int64_t kMomentBlock = 128;
 //   g = grad * grad_scale
 //   m = beta1 m + one_minus_beta1 g;  v = beta2 v + one_minus_beta2 g g
 //   denominator = sqrt(v) * root_scale + eps;  param -= step * m / denominator + decay * param
-// Also the key of the step's stochastic rounding.
+// Includes the key of the step's stochastic rounding.
 struct AdamWCoefficients {
   float grad_scale;
   float beta1;

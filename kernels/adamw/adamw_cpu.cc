@@ -14,7 +14,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/adamw/adamw_cpu.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.h.
+// Must come after foreach_target.h.
 #include "hwy/highway.h"
 
 #include "zeroth/kernels/adamw/low_precision-inl.h"
@@ -90,7 +90,7 @@ HWY_INLINE void UpdatePiece(const AdamWRangeCall& call, int64_t begin, int64_t e
   const G* HWY_RESTRICT grad = static_cast<const G*>(call.grad) + begin;
   M* HWY_RESTRICT m = static_cast<M*>(call.m) + begin;
   M* HWY_RESTRICT v = static_cast<M*>(call.v) + begin;
-  // Draws for a vector whose lane 0 has index `first` in the parameter.
+  // Returns the draws for a vector whose lane 0 has index `first` in the parameter.
   const auto draw = [&](int64_t first) HWY_ATTR {
     if constexpr (kRounds) return Draw(d32, c.rounding, call.stream, first);
     return DrawVectors<hn::Vec<decltype(d32)>>{hn::Zero(d32), hn::Zero(d32)};
@@ -106,7 +106,7 @@ HWY_INLINE void UpdatePiece(const AdamWRangeCall& call, int64_t begin, int64_t e
   const size_t n = static_cast<size_t>(end - begin);
   const int64_t first = call.first_element + begin;
   size_t i = 0;
-  // Draws come in pairs of lanes.
+  // A pair of lanes shares its draws' block, so vectors must begin at an even index.
   if (kRounds && width > 1 && first % 2 != 0 && n > 0) {
     i = std::min(n, width - 1);
     partial(0, {1, i}, first - 1);
@@ -215,7 +215,7 @@ HWY_INLINE void UpdateFrom(const AdamWRangeCall& call, int64_t begin, int64_t en
   });
 }
 
-// A function that is not a template, for HWY_EXPORT.
+// HWY_EXPORT needs a function that is not a template.
 void AdamWPiece(const AdamWRangeCall& call, int64_t begin, int64_t end) {
   if (call.types.param == DType::kBFloat16) return UpdateFrom<BFloat16>(call, begin, end);
   UpdateFrom<float>(call, begin, end);
@@ -240,7 +240,7 @@ AdamWCoefficients CurrentCoefficients(const AdamWRangeCall& range) {
   return coefficients;
 }
 
-// One pass over memory in one parallel loop. Its pieces have one size even if the ranges do not.
+// Makes one pass over memory in one parallel loop, in pieces of one size even if ranges differ.
 absl::Status AdamW(const AdamWCall& call, CpuKernels&) {
   std::vector<AdamWRangeCall> ranges;
   std::vector<int64_t> lengths;

@@ -28,7 +28,7 @@ __device__ __forceinline__ void Update(const AdamWCoefficients& c, float scale, 
   param = __fsub_rn(param, change);
 }
 
-// A range with its types. Addresses are read from the table at every use. Kept in registers, they
+// A typed view of a range. Addresses are read from the table at every use: kept in registers, they
 // would leave registers for only two thirds of the threads.
 template <typename P, typename G, typename M>
 struct Arrays {
@@ -91,7 +91,7 @@ __device__ __forceinline__ void DrawElements(const AdamWCoefficients& c, uint64_
   }
 }
 
-// Rounds by draws and stores. `shift`, 0 or 16, selects a half of each draw.
+// Rounds by draws, and stores. `shift`, 0 or 16, selects a half of each draw.
 template <int N, typename T>
 __device__ __forceinline__ void StoreRounded(const float (&from)[N], const uint32_t (&draws)[N],
                                              int shift, T* to) {
@@ -195,7 +195,7 @@ __device__ __forceinline__ void StoreUpTo(const float (&from)[kBlockWidth], int 
   }
 }
 
-// The same for codes.
+// Stores a lane's codes in the same way.
 template <bool kWhole>
 __device__ __forceinline__ void StoreUpTo(const Pack<uint8_t, kBlockWidth>& codes, int left,
                                           uint8_t* to) {
@@ -284,7 +284,7 @@ __device__ __forceinline__ void UpdateBlock(const AdamWCoefficients& c, float gr
                     arrays.v() + at);
 }
 
-// Each warp has one block of the tile.
+// Updates this warp's block of the tile; each warp has one.
 template <typename P, typename G>
 __device__ __forceinline__ void UpdateBlockOfTile(const AdamWCoefficients& c, float grad_scale,
                                                   const Arrays<P, G, uint8_t>& arrays,
@@ -299,7 +299,7 @@ __device__ __forceinline__ void UpdateBlockOfTile(const AdamWCoefficients& c, fl
   }
 }
 
-// Blocks on an SM: 64 registers suffice for bf16 parameters, fp32 ones take up to 80.
+// Resident blocks per SM: 64 registers suffice for bf16 parameters; fp32 ones take up to 80.
 template <typename P>
 constexpr int kEightBitBlocks = std::is_same_v<P, float> ? 3 : 4;
 

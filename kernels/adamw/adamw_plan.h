@@ -30,8 +30,8 @@ struct AdamWRange : AdamWArrays {
   bool packed = false;
 };
 
-// Number of sets of scalars from the host in a table. The optimizer's scalars lie on the device.
-// Other callers usually have one set for parameters that decay, and one for the others.
+// Sets of host scalars in a table. Two suffice for most callers: for parameters that decay, and for
+// the others. (The optimizer's scalars lie on the device.)
 inline constexpr int kAdamWSets = 4;
 inline constexpr int kAdamWRanges =
     static_cast<int>((kKernelParameterBytes - kAdamWSets * sizeof(AdamWCoefficients) -
@@ -48,9 +48,9 @@ struct AdamWTable {
 };
 static_assert(sizeof(AdamWTable) <= kKernelParameterBytes);
 
-// Number of elements of a range that a thread block processes at a time, except at the range's end:
-// four for a thread, whose loads together hide the memory's latency (more would cost registers).
-// With 8-bit moments it is one block for each warp.
+// Number of elements of a range that a thread block processes at a time, except at the range's end.
+// Each thread has four, whose loads in flight hide the latency (more would cost registers). With
+// 8-bit moments, a warp then has one block of moments.
 inline constexpr int kAdamWWidth = 4;
 inline constexpr int64_t kAdamWTile = int64_t{kMapThreads} * kAdamWWidth;
 

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// One call with many ranges, compared with a call for each of them, which AdamWSuite and
-// LowPrecisionAdamWSuite compare with the references.
+// One call with many ranges, compared with one call for each range. AdamWSuite and
+// LowPrecisionAdamWSuite compare the latter with the references.
 
 #include <algorithm>
 #include <cstdint>
@@ -38,7 +38,7 @@ class AdamWRangesSuite : public AdamWStateSuite {
   // separate parameter, with a random one of `sets` sets of scalars, every third on the device.
   std::vector<AdamWPiece> Cut(const AdamWTypes& types, int64_t count, int sets,
                               const Tensor& grad_factor);
-  // The state after one call with all pieces, or after a call for each.
+  // Return the state after one call with all pieces, or after one call for each.
   AdamWState StepTogether(const AdamWTypes& types, const AdamWState& state,
                           const std::vector<AdamWPiece>& pieces);
   AdamWState StepOneByOne(const AdamWTypes& types, const AdamWState& state,
@@ -51,7 +51,7 @@ using Types = AdamWTypes;
 using State = AdamWState;
 using Piece = AdamWPiece;
 
-// The piece of the tensors of `whole`.
+// Returns the piece of the tensors of `whole`.
 AdamWArgs Range(const AdamWArgs& whole, const Piece& piece) {
   AdamWArgs range = piece.scalars;
   const Shape shape({piece.count});

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The draws of rounding.h in vectors, stores that round by them, and the codes of moment_codes.h.
+// Vectorised: the draws of rounding.h, stores that round by them, and the codes of moment_codes.h.
 
 // Per-target include guard, in the manner of foreach_target.h.
 #if defined(ZEROTH_KERNELS_ADAMW_LOW_PRECISION_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -25,7 +25,7 @@ namespace zeroth::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// The draws of each lane's element.
+// The rounding draws of each lane's element.
 template <class V>
 struct DrawVectors {
   V moments;  // lower half: first moment; upper half: second
@@ -34,7 +34,7 @@ struct DrawVectors {
 
 #if HWY_TARGET == HWY_SCALAR
 
-// Returns the draws of element `first`. One lane cannot hold two words.
+// Returns the draws of element `first`. The scalar target has no 64-bit lane for a Philox block.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE DrawVectors<V> Draw(D d, const RoundingKey& key, uint64_t stream, int64_t first) {
   const RoundingBits bits = RoundingBitsOf(key, stream, first);
@@ -45,8 +45,8 @@ HWY_INLINE DrawVectors<V> Draw(D d, const RoundingKey& key, uint64_t stream, int
 #else
 
 // Returns the draws of elements [first, first + lanes) of a stream; `first` is even. A 64-bit lane
-// computes the Philox block of two neighbours. Only the lower halves of lanes are words; products
-// leave other bits in the upper halves.
+// computes the Philox block of two neighbours. Words are the lower halves of lanes; the upper
+// halves hold leftover bits of multiplications.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE DrawVectors<V> Draw(D d, const RoundingKey& key, uint64_t stream, int64_t first) {
   constexpr uint32_t kMultiplier0 = 0xD2511F53u;
@@ -84,7 +84,7 @@ HWY_INLINE DrawVectors<V> Draw(D d, const RoundingKey& key, uint64_t stream, int
 
 #endif  // HWY_SCALAR
 
-// Rounds v and stores it. The lower halves of `draws` decide the direction. fp32 is not rounded.
+// Rounds v by the lower halves of `draws`, and stores it. fp32 is not rounded.
 template <class D>
 HWY_INLINE void StoreRounded(D d, hn::Vec<D> v, hn::Vec<hn::RebindToUnsigned<D>>, float* to) {
   hn::StoreU(v, d, to);
@@ -105,7 +105,7 @@ HWY_INLINE void StoreRounded(D, hn::Vec<D> v, hn::Vec<hn::RebindToUnsigned<D>> d
   hn::StoreU(hn::DemoteTo(d16, hn::BitCast(di, half)), d16, reinterpret_cast<uint16_t*>(to));
 }
 
-// 2^exponent.
+// Returns 2^exponent.
 constexpr float PowerOfTwo(int exponent) {
   return std::bit_cast<float>(static_cast<uint32_t>(exponent + 127) << 23);
 }
@@ -131,7 +131,7 @@ HWY_INLINE hn::Vec<D> DecodeMoments(D d, const uint8_t* from, float scale) {
   return hn::Mul(value, hn::Set(d, scale));
 }
 
-// `draws` are below 2^16; `inverse` is 1 / scale.
+// Stores the codes of `value`. `draws` are below 2^16; `inverse` is 1 / scale.
 template <class Code, class D>
 HWY_INLINE void EncodeMoments(D d, hn::Vec<D> value, hn::Vec<hn::RebindToSigned<D>> draws,
                               float inverse, uint8_t* to) {

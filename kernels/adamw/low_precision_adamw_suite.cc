@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// AdamW on bf16 parameters and on moments in bf16 and in 8 bits: to the last bit the fp32 step of
-// the same kernels on the same values, rounded as the references say.
+// AdamW on bf16 parameters and on moments in bf16 and in 8 bits. Bit for bit, the result must be
+// that of the same kernels' fp32 step on the same values, rounded as the references say.
 
 #include <algorithm>
 #include <cmath>
@@ -106,7 +106,7 @@ TEST_P(LowPrecisionAdamWSuite, StartsFromZeroMoments) {
   }
 }
 
-// A parameter that is sharded over ranks, at any place where a block begins.
+// A parameter may be cut among ranks at any place where a block begins.
 TEST_P(LowPrecisionAdamWSuite, CutsDoNotShow) {
   for (const Types& types : AllAdamWTypes()) {
     SCOPED_TRACE(types.ToString());

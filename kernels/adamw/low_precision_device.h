@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The draws of rounding.h and the codes of moment_codes.h in device code.
+// Device versions of the draws of rounding.h and of the codes of moment_codes.h.
 
 #pragma once
 
@@ -47,8 +47,8 @@ __device__ __forceinline__ PairDraws DrawPair(const RoundingKey& key, uint64_t s
   return {{c0, c1}, {c2, c3}};
 }
 
-// Returns `x` rounded to T, as a float. The lower half of `draw` decides the direction. fp32 is not
-// rounded. There is no branch, because the compiler would store packs element by element around it.
+// Returns `x` rounded to T by the lower half of `draw`, as a float. fp32 is not rounded. Has no
+// branch, around which the compiler would store packs element by element.
 template <typename T>
 __device__ __forceinline__ float RoundBy(float x, uint32_t draw) {
   static_assert(std::is_same_v<T, float> || std::is_same_v<T, bf16>);
@@ -60,7 +60,7 @@ __device__ __forceinline__ float RoundBy(float x, uint32_t draw) {
   }
 }
 
-// 2^exponent.
+// Returns 2^exponent.
 __device__ __forceinline__ float PowerOfTwo(int exponent) {
   return __uint_as_float(static_cast<uint32_t>(exponent + 127) << 23);
 }
@@ -77,7 +77,7 @@ __device__ __forceinline__ float DecodeMoment(uint8_t code, float scale) {
   return __fmul_rn(__uint_as_float(__float_as_uint(value) | sign), scale);
 }
 
-// Returns the scale of a block. `largest` is the maximum of its magnitudes, as bits of floats.
+// Returns the scale of a block. `largest` is its largest magnitude, as the bits of a float.
 template <typename Code>
 __device__ __forceinline__ float MomentScale(uint32_t largest) {
   const int exponent = static_cast<int>((largest + ((1u << Code::kDroppedBits) - 1)) >> 23);
@@ -85,7 +85,7 @@ __device__ __forceinline__ float MomentScale(uint32_t largest) {
   return PowerOfTwo((exponent > Code::kLeastScale ? exponent : Code::kLeastScale) - 127);
 }
 
-// `draw` is below 2^16; `inverse` is 1 / scale.
+// Returns the code of `value`. `draw` is below 2^16; `inverse` is 1 / scale.
 template <typename Code>
 __device__ __forceinline__ uint8_t EncodeMoment(float value, uint32_t draw, float inverse) {
   const float ratio = __fmul_rn(fabsf(value), inverse);

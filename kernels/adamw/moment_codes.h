@@ -42,17 +42,17 @@ struct MomentCode {
   static_assert(kExponents + kMantissas + (kHasSign ? 1 : 0) == 8);
 };
 
-// Chosen by the error of m / sqrt(v) that they cause (benchmarks/moment_codes.py; docs/precision.md
-// has its table). If the first moment's exponent range ends too early, some values are rounded up
-// to far more than sqrt(v); if the second moment's does, some are rounded to far less than m.
-// Either makes steps of many times the learning rate.
+// The formats were chosen by the error that they cause in m / sqrt(v) (benchmarks/moment_codes.py;
+// table in docs/precision.md). If the first moment's exponent range ended too early, some values
+// would be rounded up to far more than sqrt(v); if the second moment's did, some would be rounded
+// to far less than m. Either makes steps of many times the learning rate.
 using FirstMomentCode = MomentCode<4, 3, true>;
 // Unsigned, which leaves one more bit for the exponent. An element above zero never gets the code
 // of zero, because it is a divisor.
 using SecondMomentCode = MomentCode<5, 3, false>;
 
-// For single elements on the host, to convert a stored state without a device's kernels. Rounds to
-// nearest, while the optimizer rounds stochastically.
+// These convert single elements of a stored state on the host, without a device's kernels. They
+// round to nearest, while the optimizer rounds stochastically.
 
 template <class Code>
 float DecodeMoment(uint8_t code, float scale) {
@@ -66,7 +66,7 @@ float DecodeMoment(uint8_t code, float scale) {
 }
 
 // Returns the scale of a block, a power of two, or NaN if a value is not finite or too large.
-// `largest` is the maximum of its magnitudes, as bits of floats.
+// `largest` is the block's largest magnitude, as the bits of a float.
 template <class Code>
 float MomentScale(uint32_t largest) {
   const uint32_t exponent = (largest + ((1u << Code::kDroppedBits) - 1)) >> 23;

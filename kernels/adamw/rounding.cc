@@ -16,7 +16,7 @@ uint32_t High(uint64_t x) { return static_cast<uint32_t>(x >> 32); }
 }  // namespace
 
 RoundingKey MakeRoundingKey(uint64_t seed, int64_t step, absl::string_view name) {
-  // The stream of this name belongs to these keys alone.
+  // No other random numbers use the stream of this name.
   const CounterRng keys(seed, name);
   const uint64_t key = keys.Bits64(static_cast<uint64_t>(step));
   return {Low(key), High(key)};

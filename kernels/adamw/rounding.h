@@ -1,13 +1,13 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Stochastic rounding. Its draws depend on what is rounded, and not on the rank, call, device or
-// number of threads. They are counter-based (see core/base/philox.h).
+// Stochastic rounding with counter-based draws (core/base/philox.h): they depend on what is
+// rounded, and not on the rank, call, device or number of threads.
 //
-// Element e of a parameter's stream has 64 bits in a step: with w[0..3] the Philox 4x32-10 block of
-// counter {low, high} of e / 2, {low, high} of the stream, and the step's key, they are w[e % 2]
-// (the lower half rounds the first moment, the upper half the second) and w[2 + e % 2] (the lower
-// half rounds the parameter). Two elements share a block, because a rounding uses only 16 bits. A
-// 64-bit lane then computes one block, for two 32-bit lanes.
+// In a step, element e of a parameter's stream draws two words of one Philox 4x32-10 block w[0..3],
+// whose counter is {low, high} of e / 2, {low, high} of the stream, and whose key is the step's.
+// The lower half of w[e % 2] rounds the first moment and its upper half the second; the lower half
+// of w[2 + e % 2] rounds the parameter. Two elements share a block because each rounding uses only
+// 16 bits, so that one 64-bit lane serves two 32-bit lanes.
 
 #pragma once
 

@@ -50,7 +50,7 @@ struct AttentionShape {
 inline bool IsEmpty(const AttentionShape& shape) {
   return shape.batch == 0 || shape.seq == 0 || shape.heads == 0 || shape.head_dim == 0;
 }
-// For operations on packed tensors: checks that the shape is valid.
+// Checks the shape, for operations on packed tensors.
 bool CheckAttentionShape(Operation& op, const AttentionShape& shape);
 
 // out = causal softmax(scores) v, for each head; AttentionShape has the scale and cap of scores.

@@ -10,7 +10,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/attention/attention_backward_cpu.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.h.
+// Must come after foreach_target.h.
 #include "hwy/highway.h"
 
 #include "zeroth/kernels/attention/attention_tiles-inl.h"

@@ -18,7 +18,7 @@ CudnnAttentionKey WithBatch(CudnnAttentionKey key, int64_t batch) {
   return key;
 }
 
-// `kv_heads` key heads of one sequence, and the query heads that read them.
+// Returns the key of `kv_heads` key heads of one sequence, with the query heads that read them.
 CudnnAttentionKey SomeHeads(CudnnAttentionKey key, int64_t kv_heads) {
   key.shape.batch = 1;
   key.shape.heads = key.shape.heads / key.shape.kv_heads * kv_heads;
@@ -26,7 +26,7 @@ CudnnAttentionKey SomeHeads(CudnnAttentionKey key, int64_t kv_heads) {
   return key;
 }
 
-// Moves the addresses on by `sequences` sequences. Arrays that a pass does not have stay null.
+// Advances the addresses by `sequences` sequences. Arrays that a pass does not have stay null.
 CudnnAttentionPointers Advanced(const CudnnAttentionKey& key, const CudnnAttentionPointers& from,
                                 int64_t sequences) {
   const AttentionShape& shape = key.shape;
@@ -72,7 +72,7 @@ AttentionChoice::Made AttentionChoice::Make(const CudnnAttentionKey& key) {
 }
 
 absl::StatusOr<const AttentionChoice::Parts*> AttentionChoice::Find(const CudnnAttentionKey& key) {
-  // Before the library is loaded, which takes a while.
+  // This comes before the library is loaded, which takes a while.
   ZEROTH_RETURN_IF_ERROR(CheckCudnnAttention(key.shape, key.dtype, key.packed_documents));
   if (!asked_) {
     asked_ = true;

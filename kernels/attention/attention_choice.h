@@ -42,9 +42,9 @@ class AttentionChoice {
   AttentionChoice(AttentionBackend wanted, MakeCudnn make_cudnn)
       : wanted_(wanted), make_cudnn_(std::move(make_cudnn)) {}
 
-  // Returns the size of the workspace in which cuDNN computes the call, at most
-  // kMostCudnnWorkspace, or nothing if our own kernels compute it. Unimplemented says why cuDNN
-  // cannot, if it was asked for by name.
+  // Returns the workspace in bytes with which cuDNN computes the call, at most kMostCudnnWorkspace,
+  // or nullopt if our own kernels compute it. Unimplemented says why cuDNN cannot, if it was asked
+  // for by name.
   absl::StatusOr<std::optional<size_t>> CudnnWorkspace(const CudnnAttentionKey& key,
                                                        const CudnnAttentionPointers& pointers);
   // Enqueues a call for which CudnnWorkspace has returned a size. `workspace` has that many bytes
@@ -56,9 +56,9 @@ class AttentionChoice {
                                        bool packed_documents = false);
 
  private:
-  // How cuDNN computes the calls of one key.
+  // cuDNN's plans for the calls of one key.
   struct Parts {
-    AttentionPart part;  // that `plan` computes
+    AttentionPart part;  // what `plan` computes at a time
     std::unique_ptr<CudnnAttentionPlan> plan;
     std::unique_ptr<CudnnAttentionPlan> rest;  // null if part.sequences divides the batch
     size_t workspace_bytes = 0;
@@ -67,8 +67,8 @@ class AttentionChoice {
   // The most recently used key comes first.
   using Recent = std::list<std::pair<CudnnAttentionKey, Made>>;
 
-  // Returns the parts of a call that cuDNN computes. Unimplemented says why it does not; that
-  // answer is kept too.
+  // Returns cuDNN's plans for `key`, or Unimplemented with the reason why it computes none. Keeps
+  // either answer.
   absl::StatusOr<const Parts*> Find(const CudnnAttentionKey& key);
   Made Make(const CudnnAttentionKey& key);
 

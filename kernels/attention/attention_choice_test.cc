@@ -122,7 +122,7 @@ TEST(AttentionChoiceTest, CappedScoresAreNotAskedOfCudnn) {
                                    .status();
   EXPECT_TRUE(absl::IsUnimplemented(by_name)) << by_name;
   EXPECT_EQ(library.made, 0);
-  // Another scale is another plan.
+  // Another scale needs another plan.
   AttentionShape scaled = kShape;
   scaled.scale = 0.3f;
   EXPECT_TRUE(Key(kShape, AttentionPass::kForward) < Key(scaled, AttentionPass::kForward));
@@ -257,7 +257,7 @@ TEST(AttentionChoiceTest, PartsCoverTheBatch) {
     Library library;
     AttentionChoice choice = ChoiceOf(AttentionBackend::kAuto, library);
     const CudnnAttentionKey key = Key(shape, AttentionPass::kBackward, DType::kFloat16);
-    // Addresses are only computed with.
+    // These addresses are only computed with, never read.
     CudnnAttentionPointers pointers;
     pointers.qkv = reinterpret_cast<const void*>(uintptr_t{1} << 40);
     pointers.out = reinterpret_cast<void*>(uintptr_t{2} << 40);
@@ -304,7 +304,7 @@ TEST(AttentionChoiceTest, PartsCoverTheBatch) {
   EXPECT_TRUE(by_heads);
 }
 
-// Shapes come and go: the latest are kept, and a key that has gone is asked for again.
+// The plans of the latest keys are kept; a key that was evicted is asked for again.
 TEST(AttentionChoiceTest, PlansAreForgottenInOrder) {
   Library library;
   AttentionChoice choice = ChoiceOf(AttentionBackend::kAuto, library);
@@ -316,7 +316,7 @@ TEST(AttentionChoiceTest, PlansAreForgottenInOrder) {
   const auto most = static_cast<int64_t>(AttentionChoice::kMostKeys);
   for (int64_t seq = 1; seq <= most; ++seq) ask(seq);
   ask(1);         // the oldest becomes the latest
-  ask(most + 1);  // and 2 goes
+  ask(most + 1);  // evicts 2
   EXPECT_EQ(library.planned.size(), AttentionChoice::kMostKeys + 1);
   ask(1);
   EXPECT_EQ(library.planned.size(), AttentionChoice::kMostKeys + 1);

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Attention on CPUs: how it divides its work into tiles and among threads, and the layout of a
-// thread's scratch memory. The same for every instruction set.
+// Attention on CPUs, for every instruction set: the division of work into tiles and among threads,
+// and the layout of a thread's scratch memory.
 
 #pragma once
 
@@ -40,12 +40,12 @@ struct AttentionLayout {
         scale(shape.score_scale()),
         cap(shape.cap) {}
 
-  // Return the first column of a head in a packed row. A query head's is head * dim.
+  // Return the first column of a head in a packed row. A query head begins at head * dim.
   int64_t KeyColumn(int64_t kv_head) const { return keys_begin + kv_head * dim; }
   int64_t ValueColumn(int64_t kv_head) const { return values_begin + kv_head * dim; }
 
   int64_t seq;
-  int64_t padded_seq;  // whole tiles
+  int64_t padded_seq;  // padded to whole tiles
   int64_t dim;
   int64_t width;   // dim, padded
   int64_t packed;  // elements of a token in qkv
@@ -55,9 +55,9 @@ struct AttentionLayout {
   float cap;    // of the scores; 0: none
 };
 
-// The first key that each query sees, because of the window and of where its document begins. It
-// never decreases from a query to the next, so that the first key of a tile of queries is that of
-// its first query.
+// The first key that each query sees, given the window and the start of its document. It never
+// decreases from one query to the next, so the first key of a tile of queries is that of its first
+// query.
 class FirstKeys {
  public:
   FirstKeys(const AttentionShape& shape, const int32_t* starts, int64_t batch)

@@ -14,7 +14,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/attention/attention_forward_cpu.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.h.
+// Must come after foreach_target.h.
 #include "hwy/highway.h"
 
 #include "zeroth/kernels/attention/attention_tiles-inl.h"
@@ -25,7 +25,7 @@ HWY_BEFORE_NAMESPACE();
 namespace zeroth::cpu {
 namespace HWY_NAMESPACE {
 
-// The running state of one query row. Its softmax so far is exp(score - max) / (the sum over the
+// The running state of one query row. The softmax so far is exp(score - max) / (the sum of the
 // lanes of `sums`).
 struct RowState {
   HWY_ALIGN float sums[kWidthMultiple];
@@ -127,7 +127,8 @@ void ForwardBlock(const AttentionLayout& layout, const FirstKeys& first_keys, in
   }
 }
 
-// `pack_keys` is false if `scratch` still holds this key head from the previous call.
+// Computes one query head. `pack_keys` is false if `scratch` still holds this key head from the
+// previous call.
 template <typename T>
 void ForwardHead(const AttentionCall& call, int64_t batch, int64_t head, bool pack_keys,
                  float* scratch) {

@@ -25,7 +25,7 @@ struct HeadLayout {
   int64_t packed = 0;           // from one token to the next in qkv
   int64_t out_token = 0;        // from one token to the next in out
   float scale = 0;              // of the scores
-  float cap = 0;                // of AttentionShape; only the plain kernels have it
+  float cap = 0;                // AttentionShape::cap, which only the plain kernels support
   int window = 0;               // of AttentionShape
   const int* starts = nullptr;  // of AttentionArgs, or null
 
@@ -44,8 +44,8 @@ struct HeadLayout {
   __host__ __device__ int64_t Out(int64_t batch, int head) const {
     return batch * seq * out_token + int64_t{head} * head_dim;
   }
-  // Returns the first key that a query sees. It never decreases from a query to the next, so that
-  // the first key of a tile of queries is that of its first query. A query sees itself whatever
+  // Returns the first key that a query sees. It never decreases from one query to the next, so the
+  // first key of a tile of queries is that of its first query. A query sees itself whatever
   // `starts` holds; a query beyond the sequence sees what the last one sees.
   __host__ __device__ int FirstKey(int64_t batch, int query) const {
     if (!is_bounded()) return 0;
@@ -55,7 +55,7 @@ struct HeadLayout {
     const int first = start > from ? start : from;
     return first < query ? first : query;
   }
-  // Returns the begin of the first tile of kStep queries, from `query` on, that sees no key before
+  // Returns the start of the first tile of kStep queries, from `query` on, that sees no key before
   // `key`, or the end of the sequence.
   template <int kStep>
   __device__ __forceinline__ int EndOfQueries(int64_t batch, int query, int key) const {
@@ -94,8 +94,7 @@ absl::Status LaunchPlainForward(const AttentionPlan& plan, DType dtype,
 absl::Status LaunchPlainBackward(const AttentionPlan& plan, DType dtype,
                                  const AttentionBackwardParams& params, cudaStream_t stream);
 
-// delta[batch, heads, seq] = dout . out of each row of a head. `aligned` tells that dout and out
-// are aligned to 16 bytes.
+// delta[batch, heads, seq] = dout . out of each row of a head. `aligned`: both are 16-byte aligned.
 absl::Status LaunchAttentionDelta(const HeadLayout& at, int64_t batch, DType dtype, bool aligned,
                                   const void* dout, const void* out, float* delta,
                                   cudaStream_t stream);

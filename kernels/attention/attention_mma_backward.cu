@@ -14,7 +14,7 @@
 namespace zeroth::cuda {
 namespace {
 
-// A block's shared memory: the rows that stay, and the rows that pass in two stages.
+// A block's shared memory: the rows that it owns, and two stages of rows that it steps through.
 template <typename T, int kDim>
 struct BackwardShared {
   using Tile = MmaBackwardTile<kDim>;
@@ -33,7 +33,7 @@ struct BackwardShared {
   __device__ __forceinline__ T* Steps(int stage, int which) const {
     return steps + (2 * stage + which) * kStepElements;
   }
-  // [kStages][2][kSteps]: lse and delta of the passing queries.
+  // [kStages][2][kSteps]: lse and delta of each stage's queries.
   __device__ __forceinline__ float* Statistics(int stage, int which) const {
     return statistics + (2 * stage + which) * Tile::kSteps;
   }
@@ -43,7 +43,7 @@ struct BackwardShared {
   float* statistics;
 };
 
-// P and dS of one score. `scale` and `lse` are times log2(e).
+// P and dS of one score. `scale` and `lse` include the factor log2(e).
 struct Softened {
   float p;
   float ds;

@@ -10,8 +10,8 @@
 namespace zeroth::cuda {
 namespace {
 
-// The running state of a lane's rows. The softmax so far is 2^((score - max) * scale) / (the sum
-// over the row's four lanes of `sum`).
+// The running state of a lane's rows. The softmax so far is 2^((score - max) * scale) / (the sum of
+// `sum` over the row's four lanes).
 template <int kRowTiles>
 struct RowStates {
   float max[kRowTiles][2];
@@ -59,7 +59,7 @@ __device__ __forceinline__ void MaskEarlierKeys(const HeadLayout& at, int64_t ba
 }
 
 // Turns scores into weights relative to the new maximum, and rescales the sums that are relative to
-// the old one. `scale` is that of the scores, times log2(e).
+// the old one. `scale` is the scale of scores times log2(e).
 template <typename T, int kRowTiles, int kTiles, int kOutTiles>
 __device__ __forceinline__ void OnlineSoftmax(float scale,
                                               const float (&scores)[kRowTiles][kTiles][4],
@@ -100,8 +100,7 @@ __device__ __forceinline__ void OnlineSoftmax(float scale,
   }
 }
 
-// kBounded: there are windows or documents. They take registers in which other instances hold
-// queries.
+// kBounded: a window or documents hide keys. These instances lack registers to hold queries.
 template <typename T, int kDim, bool kBounded>
 __global__ void __launch_bounds__(kMmaThreads) MmaForward(AttentionForwardParams params) {
   using Tile = MmaForwardTile<kDim>;

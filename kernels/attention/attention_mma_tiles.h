@@ -39,8 +39,9 @@ struct OwnedRows {
   int head;
   int64_t batch;
 };
-// The blocks of a head are neighbours, and share their reads in the cache. The longest ones must
-// begin first, so that none runs alone at the end: those of the last rows if `last_first`.
+// Returns the rows of this block. The blocks of a head are neighbours, so that their reads share
+// the cache. The longest blocks must start first, to leave no long block running alone at the end;
+// `last_first` if those have the last rows.
 template <typename Tile>
 __device__ __forceinline__ OwnedRows RowsOfBlock(int seq, int heads, bool last_first) {
   const int tiles = (seq + Tile::kRows - 1) / Tile::kRows;
@@ -51,14 +52,14 @@ __device__ __forceinline__ OwnedRows RowsOfBlock(int seq, int heads, bool last_f
           blockIdx.x / tiles / heads};
 }
 
-// Copies a head's rows to shared memory, a tile at a time. Eight threads share a row, or four if
-// eight packs of 16 bytes do not divide it. So each thread steps down its columns with one addition
-// for each row, and none has to check whether it has work. Between tiles it keeps only the address
-// of the head, because the kernels are short of registers.
+// Copies a head's rows to shared memory, a tile at a time. Eight threads share a row of packs of 16
+// bytes, or four if eight do not divide it. Each thread then steps down its columns with one
+// addition per row, and none has to check whether it has work. Between tiles it keeps only the
+// address of the head, because the kernels are short of registers.
 template <typename T, int kDim>
 class TileCopier {
  public:
-  // For the head at `head`, whose tokens are `stride` elements apart.
+  // `head` is the head's address; its tokens are `stride` elements apart.
   __device__ __forceinline__ TileCopier(const T* head, int64_t stride)
       : from_(head + ThreadRow() * stride + ThreadColumn()) {}
 
@@ -114,12 +115,12 @@ __device__ __forceinline__ const T* ColumnsForLane(const T* corner) {
 // For B stored [k, columns], pass RowsForLane to LoadTilesTransposed. Tiles 0 and 1 then are the
 // upper and lower half of k in the first 8 columns, and tiles 2 and 3 in the next 8.
 
-// A warp's rows, [kRowTiles * 16, kDim], as A operands. They are loaded for every step of a matmul,
-// or once and held in registers.
+// A warp's rows, [kRowTiles * 16, kDim], as A operands, loaded at every step of a matmul or, if
+// kHold, once into registers.
 template <typename T, int kDim, int kRowTiles, bool kHold>
 class RowOperand {
  public:
-  // `rows`: the warp's first row in shared memory, filled.
+  // `rows`: address of the warp's first row in shared memory; the tile must already be loaded.
   __device__ __forceinline__ explicit RowOperand(const T* rows) : rows_(RowsForLane<kDim>(rows)) {
     if constexpr (kHold) {
 #pragma unroll
@@ -169,8 +170,7 @@ __device__ __forceinline__ void ScoreProduct(const RowOperand<T, kDim, kRowTiles
                                              float (&scores)[kRowTiles][kColumns / 8][4]) {
   SetZero(scores);
   const T* const columns = ColumnsForLane<kDim>(tile);
-// If it were unrolled fully, the compiler would move a wide head's loads so far ahead that
-// registers ran out.
+// Unrolled fully, a wide head's loads would be moved so far ahead that registers ran out.
 #pragma unroll(kHold ? kDim / 16 : 2)
   for (int step = 0; step < kDim / 16; ++step) {
     uint32_t a[kRowTiles][4];
@@ -187,8 +187,8 @@ __device__ __forceinline__ void ScoreProduct(const RowOperand<T, kDim, kRowTiles
   }
 }
 
-// sums[16 kRowTiles, kDim] += weights[.., kInner] tile[kInner, kDim]. `weights` are rounded
-// accumulators: each has the pair in its upper row and the pair in its lower row.
+// sums[16 kRowTiles, kDim] += weights[.., kInner] tile[kInner, kDim]. `weights` are accumulators
+// rounded to T, two to a register: [0] from the upper row, [1] from the lower (mma.h).
 template <typename T, int kDim, int kInner, int kRowTiles>
 __device__ __forceinline__ void AddWeighted(const uint32_t (&weights)[kRowTiles][kInner / 8][2],
                                             const T* tile, float (&sums)[kRowTiles][kDim / 8][4]) {
@@ -217,9 +217,9 @@ __device__ __forceinline__ int AccumulatorColumn(int n, int i) {
   return n * 8 + static_cast<int>(threadIdx.x) % 4 * 2 + i % 2;
 }
 
-// Stores a warp's sums, each row times its factor[m][half]. They pass through shared memory, so
-// that rows are stored 16 bytes at a time. `staging` has 16 kRowTiles rows that only this warp
-// uses; `first` is the place in the sequence of the first row.
+// Stores a warp's sums, each row times its factor[m][half], through shared memory, so that rows are
+// stored 16 bytes at a time. `staging` has 16 kRowTiles rows that only this warp uses; `first` is
+// the first row's position in the sequence.
 template <typename T, int kDim, int kRowTiles>
 __device__ __forceinline__ void StoreRows(const float (&sums)[kRowTiles][kDim / 8][4],
                                           const float (&factor)[kRowTiles][2], T* staging, T* head,

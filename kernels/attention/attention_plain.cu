@@ -2,7 +2,7 @@
 //
 // Attention in fp32 arithmetic for every shape and type, with capped scores (kCaps) or without;
 // simple rather than fast. A block computes 64 rows and 64 columns of a result from tiles in shared
-// memory. Wider heads have several blocks, which all compute the same scores.
+// memory. Wider heads take several blocks, which all compute the same scores.
 
 #include <algorithm>
 #include <cfloat>
@@ -33,7 +33,7 @@ __device__ __forceinline__ bool Sees(const HeadLayout& at, int64_t batch, int qu
   return query < at.seq && key <= query && key >= at.FirstKey(batch, query);
 }
 
-// tile = rows and columns of a head from `first` and `column` on, with zeros where the head ends.
+// Loads a tile: rows from `first` and columns from `column` on, with zeros where the head ends.
 template <typename T>
 __device__ __forceinline__ void LoadTile(const HeadLayout& at, const T* head, int64_t stride,
                                          int first, int column, float* tile) {
@@ -75,7 +75,7 @@ __device__ __forceinline__ void AddMatmul(const float* a, const float* b, int de
   }
 }
 
-// The scaled score, capped: cap * tanh(score * scale / cap).
+// Returns the scaled and capped score: cap * tanh(score * scale / cap).
 __device__ __forceinline__ float Capped(const HeadLayout& at, float score) {
   return at.cap * tanhf(score * at.scale / at.cap);
 }
@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(kPlainThreads, 2) PlainForward(AttentionForwar
 
   const HeadLayout& at = params.at;
   const int tiles = (at.seq + kPlainTile - 1) / kPlainTile;
-  // The longest begin first.
+  // The longest blocks start first.
   const int query = (tiles - 1 - static_cast<int>(blockIdx.x % tiles)) * kPlainTile;
   const int head = static_cast<int>(blockIdx.x / tiles % at.heads);
   const int64_t batch = blockIdx.x / tiles / at.heads;
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(kPlainThreads, 2) PlainForward(AttentionForwar
   const T* const keys = qkv + at.Key(batch, head / at.group());
   const T* const values = qkv + at.Value(batch, head / at.group());
 
-  const int own = static_cast<int>(threadIdx.x);  // the row of which a thread keeps max and sum
+  const int own = static_cast<int>(threadIdx.x);  // the row whose max and sum this thread keeps
   float max = -FLT_MAX;  // finite, so that weights are 0 until the row sees a key
   float sum = 0.0f;
   Elements out = {};

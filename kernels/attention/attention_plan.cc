@@ -11,7 +11,7 @@ namespace {
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// Positions are ints in device code, including the end of the last tile.
+// Device code counts positions in ints, up to the end of the last tile.
 constexpr int64_t kLongest = int64_t{1} << 30;
 constexpr int64_t kMostBlocks = std::numeric_limits<int32_t>::max();
 

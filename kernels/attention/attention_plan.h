@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// How attention is divided into blocks, and what a block needs. Plain numbers, tested on the host.
+// The division of attention into blocks, and what a block needs: plain numbers, tested on the host.
 //
 // Every tile fits into 99 KiB, which a block may use on any device from compute capability 8.0 on,
 // so that one table suits all. Most leave room for two or more blocks on an SM, which hide each
@@ -62,8 +62,8 @@ struct MmaBackwardTile {
       2 * (kRows + kStages * kSteps) * kMmaRowBytes<kDim> + kStatisticsBytes;
 };
 
-// Tiles of the plain kernels are 64 x 64 floats: two operands and one array of scores in forward,
-// which also has a number for each row, and two of each in backward.
+// Tiles of the plain kernels are 64 x 64 floats. Forward has two operands, one tile of scores, and
+// a float for each row; backward has two operands and two tiles (probabilities and gradients).
 inline constexpr int kPlainTile = 64;
 inline constexpr int kPlainThreads = 256;
 inline constexpr int kPlainStride = kPlainTile + 1;  // rows and columns start in different banks
@@ -75,14 +75,14 @@ enum class AttentionPath : uint8_t { kMma, kPlain };
 // The kernels of a call and their launch shapes.
 struct AttentionPlan {
   AttentionPath path = AttentionPath::kPlain;
-  // kMma: head_dim, rounded up to that of an instance.
+  // kMma: head_dim, rounded up to a width that is instantiated (64, 96 or 128).
   int width = 0;
   LaunchShape forward;
   LaunchShape backward_keys;
   LaunchShape backward_queries;
 };
 
-// Plans a call whose shape is not empty. `aligned` tells that all pointers are aligned to 16 bytes.
+// Plans a call whose shape is not empty. `aligned`: all pointers are 16-byte aligned.
 // InvalidArgument if the shape has more blocks or positions than a launch can count.
 absl::StatusOr<AttentionPlan> PlanAttention(const AttentionShape& shape, DType dtype, bool aligned);
 

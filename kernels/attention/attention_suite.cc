@@ -33,13 +33,13 @@ class AttentionSuite : public KernelsSuite {
                      DType dtype = DType::kFloat32, const std::vector<int32_t>& starts = {});
   Tensor RunBackward(const AttentionShape& shape, const std::vector<float>& dout,
                      const Forward& forward);
-  // Forward and backward of random values against the definition.
+  // Compares forward and backward of random values with the definition.
   void Check(const AttentionShape& shape, float stddev, DType dtype,
              const std::vector<int32_t>& starts = {});
   // The same for every element type.
   void CheckTypes(const AttentionShape& shape, float stddev,
                   const std::vector<int32_t>& starts = {});
-  // Documents of random lengths, and where they begin.
+  // Returns the starts of documents of random lengths.
   std::vector<int32_t> RandomStarts(const AttentionShape& shape, int64_t longest);
 };
 

@@ -64,7 +64,7 @@ void StoreRows(const float* HWY_RESTRICT src, int64_t width, int64_t rows, int64
   }
 }
 
-// dst[width][kKeyTile] = the transpose of src[kKeyTile][width], in blocks of 4 x 4 where there are
+// dst[width][kKeyTile] = the transpose of src[kKeyTile][width], in 4 x 4 blocks on targets with
 // vectors.
 inline void TransposeTile(const float* HWY_RESTRICT src, int64_t width, float* HWY_RESTRICT dst) {
 #if HWY_TARGET == HWY_SCALAR

@@ -18,8 +18,7 @@ namespace {
 // Number of keys in a tile; each thread computes the score of one.
 constexpr int kThreads = 128;
 
-// Copies the new tokens' keys and values to the cache. They lie side by side in qkv, as they do
-// there.
+// Copies the new tokens' keys and values to the cache, where they lie side by side as in qkv.
 template <typename T>
 __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
     Append(CachedAttentionCall call, int64_t row) {

@@ -196,7 +196,7 @@ class Plan : public CudnnAttentionPlan {
     return static_cast<char*>(heads) +
            head * key_.shape.head_dim * static_cast<int64_t>(SizeOf(key_.dtype));
   }
-  // Queries, keys and values lie side by side in a token. `first` is the identifier of the queries.
+  // A token's queries, keys and values lie side by side. `first` is the identifier of the queries.
   void AddHeads(int64_t first, void* packed, const CudnnAttentionPointers& pointers,
                 std::unordered_map<int64_t, void*>& pack) const {
     const int64_t key = key_.all_heads + pointers.first_kv_head;

@@ -31,7 +31,7 @@ struct CudnnAttentionKey {
   DType dtype = DType::kBFloat16;
   AttentionPass pass = AttentionPass::kForward;
   bool packed_documents = false;
-  // The number of heads in the arrays, of which the shape may name only some.
+  // The number of heads in the arrays; the shape may name only some of them.
   int64_t all_heads = shape.heads;
   int64_t all_kv_heads = shape.kv_heads;
 
@@ -64,8 +64,8 @@ class CudnnAttentionPlan {
 
   virtual size_t workspace_bytes() const = 0;
   // Enqueues attention on the stream of the Cudnn that made the plan and must outlive it.
-  // `workspace` has workspace_bytes() until the stream has passed. FailedPrecondition for a plan of
-  // a described device.
+  // `workspace` holds workspace_bytes() and lives until the stream has passed the call.
+  // FailedPrecondition for a plan of a described device.
   virtual absl::Status Enqueue(const CudnnAttentionPointers& pointers, void* workspace) = 0;
 };
 

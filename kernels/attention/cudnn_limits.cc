@@ -38,7 +38,7 @@ int64_t CudnnBackwardWorkspace(const AttentionShape& shape, bool keeps_scores) {
     const int64_t padded = (shape.seq + kTile - 1) / kTile * kTile;
     head += padded * padded * kHalf;
   }
-  // Gradients of keys and values for every head of queries, before they are summed over a group.
+  // One gradient of keys and values per query head, before these are summed over a group.
   if (shape.heads != shape.kv_heads) {
     head += 2 * shape.seq * shape.head_dim * (keeps_scores ? kHalf : kFloat);
   }

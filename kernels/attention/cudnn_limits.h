@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Which attention calls cuDNN computes, and how much of a call at a time. The planner
-// (kernels/planned) asks this too, without cuDNN.
+// Which attention calls cuDNN computes, and how much of a call at a time. Needs no cuDNN, so that
+// the planner (kernels/planned) can ask too.
 
 #pragma once
 
@@ -23,9 +23,9 @@ constexpr size_t kMostCudnnWorkspace = size_t{2} << 30;
 // Returns Unimplemented for a call that no version of cuDNN computes.
 absl::Status CheckCudnnAttention(const AttentionShape& shape, DType dtype, bool packed_documents);
 
-// The workspace that the deterministic backward of cuDNN 9 needs for one sequence, in 16-bit
-// floats, by its own plans for A100, H200 and B200. Up to Hopper it keeps the gradients of scores.
-// The shape is not empty.
+// Returns the workspace that cuDNN 9's deterministic backward needs for one sequence of 16-bit
+// floats, according to its plans for A100, H200 and B200. Up to Hopper it keeps the gradients of
+// scores (`keeps_scores`). The shape is not empty.
 int64_t CudnnBackwardWorkspace(const AttentionShape& shape, bool keeps_scores);
 
 // The part that is computed at a time: several sequences, or some heads of one.
@@ -34,8 +34,8 @@ struct AttentionPart {
   int64_t kv_heads = 0;  // divides the call's; 0 if not even one fits
 };
 
-// The largest part of a call that kMostCudnnWorkspace holds, if a sequence takes `sequence_bytes`,
-// which are not 0.
+// Returns the largest part of a call whose workspace is at most kMostCudnnWorkspace, if one
+// sequence takes `sequence_bytes` > 0.
 AttentionPart PartThatFits(const AttentionShape& shape, size_t sequence_bytes);
 
 }  // namespace zeroth

@@ -28,7 +28,7 @@
 namespace zeroth::cuda {
 namespace {
 
-// The properties that cuDNN wants to know of a device; those of an A100, an H200 and a B200.
+// Returns the description that cuDNN wants of a device: of an A100, an H200 or a B200.
 std::string Description(int capability) {
   const bool ampere = capability < 90;
   return absl::StrCat(
@@ -67,7 +67,7 @@ class CudnnTest : public testing::TestWithParam<int> {
     cudnn_ = *std::move(cudnn);
   }
 
-  // cuDNN's answer for one pass.
+  // Returns cuDNN's answer for one pass.
   absl::Status Plan(const AttentionShape& shape, DType dtype, AttentionPass pass) {
     return cudnn_->MakePlan({shape, dtype, pass}).status();
   }
@@ -127,7 +127,7 @@ TEST_P(CudnnTest, PlansOfADescriptionAreNotRun) {
   EXPECT_TRUE(absl::IsFailedPrecondition((*plan)->Enqueue({}, nullptr)));
 }
 
-// Plans of runs count on this.
+// The planner (kernels/planned) counts on this.
 TEST_P(CudnnTest, BackwardTakesTheWorkspaceThatPlansHave) {
   for (const AttentionShape& shape :
        {AttentionShape{1, 8192, 4, 1, 128}, AttentionShape{1, 8192, 4, 4, 128},

@@ -42,14 +42,14 @@ enum class BasicOp : uint8_t {
   kMeanBackward,  // out[r] = a[r / group] / group
 };
 
-// Decides which elements a dropout drops, as a function of their index and not of ranks, calls or
+// Decides which elements a dropout drops, by their index alone: independent of ranks, calls and
 // devices.
 struct DropoutDraws {
   RoundingKey key = {};       // from MakeDropoutKey
   uint64_t stream = 0;        // identifies the place in the model, see HashName of philox.h
   int64_t first_element = 0;  // index of the matrix's first element; the others follow row by row
-  // From the index of a row's first element to the next row's; 0: the columns. More if the matrix
-  // is some columns of that whose elements are counted.
+  // Distance in indices from one row's first element to the next row's; 0: the columns. Larger if
+  // the matrix is a slice of columns of a wider one whose elements are counted.
   int64_t row_elements = 0;
 };
 // Returns the key for a seed and step. Its draws are independent of every CounterRng of the seed
@@ -86,7 +86,7 @@ struct BasicCall {
   int64_t cols = 0;
   const void* a = nullptr;
   int64_t a_stride = 0;
-  const void* b = nullptr;  // a where the operation has no b, and out where it has no a
+  const void* b = nullptr;  // `a` stands in for a missing b, and `out` for a missing a
   int64_t b_stride = 0;
   void* out = nullptr;
   int64_t out_stride = 0;

@@ -12,7 +12,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/basic/basic_cpu.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.h.
+// Must come after foreach_target.h.
 #include "hwy/highway.h"
 
 #include "zeroth/kernels/activation/activation-inl.h"
@@ -35,7 +35,7 @@ HWY_INLINE void Store(float value, T* to) {
   StoreElements(hn::Set(d, value), d, to);
 }
 
-// The addresses of a row's elements from `column` on.
+// The addresses of a row's elements, from `column` on.
 template <typename T>
 struct Row {
   Row(const BasicCall& call, int64_t row, int64_t column)
@@ -59,8 +59,8 @@ HWY_INLINE void Put(bool accumulate, size_t count, const In* values, Out* out) {
   }
 }
 
-// Replaces a[i] with the operation's result for a[i] and b[i]. `element` is the distance of the
-// first one from the matrix's first element in dropout's draws. Works in fp32 whatever the element
+// Replaces a[i] with the operation's result for a[i] and b[i]. `element` is the index of a[0] in
+// dropout's draws, counted from the matrix's first element. Works in fp32 whatever the element
 // type, so that there is one instance of each operation.
 void Apply(const BasicCall& call, int64_t element, size_t count, float* a, const float* b) {
   const float scalar = call.scalar;

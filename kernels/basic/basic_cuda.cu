@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
 
 constexpr int kRowWarps = 4;
 
-// A warp for each row.
+// One warp computes each row.
 template <typename T>
 __global__ void __launch_bounds__(kRowWarps * 32) SoftmaxRows(BasicCall call) {
   const int64_t row = int64_t{blockIdx.x} * kRowWarps + threadIdx.x / 32;
@@ -137,7 +137,7 @@ __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
   }
 }
 
-// A block computes an element of the result. For narrow matrices, whose groups may be long.
+// One block computes each element of the result, for narrow matrices, whose groups may be long.
 constexpr int kMeanThreads = 256;
 template <typename T>
 __global__ void __launch_bounds__(kMeanThreads) MeanByBlock(BasicCall call) {

@@ -72,8 +72,8 @@ struct Padded {
 
 }  // namespace
 
-// Every operation on elements, on matrices that are a part of their tensor or all of it, with and
-// without accumulation; elements outside of the result stay.
+// Every elementwise operation, on matrices that are all or a part of their tensor, with and without
+// accumulation; elements outside of the result stay.
 TEST_P(BasicSuite, ElementsAreThoseOfFloat64) {
   int round = 0;
   for (const ElementCase& test_case : kElements) {
@@ -106,7 +106,7 @@ TEST_P(BasicSuite, ElementsAreThoseOfFloat64) {
   }
 }
 
-// An operand with a stride of 0 is one row, for every row of the result.
+// An operand with a stride of 0 is one row, repeated for every row of the result.
 TEST_P(BasicSuite, ARowIsReadAgainForEachRow) {
   int round = 0;
   for (const auto& [rows, cols, pad] : kSizes) {

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The suites of the Highway kernels, once for every instruction set that was compiled and that this
-// machine has; the other tests see only the best one.
+// Runs the suites of the Highway kernels once for every instruction set that was compiled and that
+// this machine has; the other tests see only the best one.
 
 #include <cstdint>
 #include <iostream>

@@ -11,7 +11,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/column_sum.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.h.
+// Must come after foreach_target.h.
 #include "hwy/highway.h"
 
 #include "zeroth/kernels/cpu/element-inl.h"

@@ -15,8 +15,8 @@
 
 namespace zeroth::cpu {
 
-// Block b has rows [b * BlockRows(rows), (b + 1) * BlockRows(rows)), and there are BlockCount(rows)
-// blocks.
+// Return the number of rows in a block, and the number of blocks. Block b begins at row
+// b * BlockRows(rows); the last one may be shorter.
 int64_t BlockRows(int64_t rows);
 int64_t BlockCount(int64_t rows);
 

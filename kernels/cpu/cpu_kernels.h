@@ -25,7 +25,7 @@ class CpuKernels final : public Kernels {
 
   // Scratch memory of the operation that runs now; operations on one stream never overlap.
   Workspace& workspace() { return workspace_; }
-  // Scratch memory for matmuls, which are parts of other operations, too.
+  // Separate scratch memory for matmuls, because other operations call them.
   Workspace& gemm_workspace() { return gemm_workspace_; }
   // DeviceOptions::bits_of_any_team.
   bool any_team() const { return device().options().bits_of_any_team; }

@@ -102,7 +102,7 @@ HWY_INLINE void StoreUpTo(hn::Vec<D> v, D d, T* to, size_t count) {
   count == hn::Lanes(d) ? StoreElements(v, d, to) : StoreFirstElements(v, d, to, count);
 }
 
-// Load and store a vector of any lanes as they are, or its first `count` lanes.
+// Load and store a vector of any lane type without conversion, or its first `count` lanes.
 template <class D, typename T>
 HWY_INLINE hn::Vec<D> LoadPlain(D d, const T* from, size_t count) {
   if (count == hn::Lanes(d)) return hn::LoadU(d, from);
@@ -153,7 +153,7 @@ HWY_INLINE void Convert(size_t n, Out* out, const In* in) {
       n, out, [](auto, auto v) HWY_ATTR { return v; }, in);
 }
 
-// Transform for i in [begin, end), for arrays that all are of the element type that `dtype` names.
+// Applies Transform to [begin, end) of arrays that all have the element type that `dtype` names.
 template <class Op, typename... In>
 HWY_INLINE void TransformPiece(DType dtype, int64_t begin, int64_t end, void* out, const Op& op,
                                const In*... in) {
@@ -224,8 +224,8 @@ HWY_INLINE float Largest(size_t n, const T* x) {
   return hn::GetLane(hn::MaxOfLanes(d, hn::Max(hn::Max(max0, max1), hn::Max(max2, max3))));
 }
 
-// Returns the bits of the largest magnitude as a float. Such bits are ordered as integers are, with
-// NaN above all.
+// Returns the largest magnitude as the bits of a float. Such bits compare as integers, NaN above
+// all.
 template <typename T>
 HWY_INLINE uint32_t LargestMagnitude(size_t n, const T* values) {
   const hn::ScalableTag<float> d;

@@ -18,7 +18,7 @@ namespace zeroth::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// e^x for x in [-87.3, 88], within 2 ulp; NaN for NaN.
+// Returns e^x for x in [-87.3, 88], within 2 ulp; NaN for NaN.
 //
 // x = q ln 2 + r with |r| <= ln(2) / 2, and e^r = 1 + r + r^2 p(r), where p interpolates at the
 // Chebyshev nodes of that interval (relative error 1.1e-8). ln 2 is split so that q times its upper
@@ -43,7 +43,7 @@ HWY_INLINE V ExpInRange(D d, V x) {
   return hn::MulAdd(p, scale, scale);
 }
 
-// e^x for all x <= 88. Zero for x below -87.3, where the result would be subnormal.
+// Returns e^x for all x <= 88, and zero for x below -87.3, where e^x would be subnormal.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V Exp(D d, V x) {
   const V lowest = hn::Set(d, -87.3f);

@@ -33,9 +33,9 @@ void ParallelFor(int64_t count, int64_t grain, const Body& body) {
   }
 }
 
-// The same over several ranges of these lengths, laid end to end, so that pieces have one size even
-// if the ranges do not. Calls body(range, begin, end) for each part of a range that a piece
-// contains; begin and end count from the start of the range.
+// Does the same over several ranges of these lengths, laid end to end, so that pieces have one size
+// even if the ranges do not. Calls body(range, begin, end) for each part of a range in a piece;
+// begin and end count from the start of the range.
 template <typename Body>
 void ParallelForRanges(absl::Span<const int64_t> lengths, int64_t grain, const Body& body) {
   std::vector<int64_t> ends;
@@ -54,7 +54,7 @@ void ParallelForRanges(absl::Span<const int64_t> lengths, int64_t grain, const B
   });
 }
 
-// Elements in a piece of elementwise work: few enough to divide a layer's activations among some
+// Elements in a piece of elementwise work: few enough to spread a layer's activations over some
 // threads, and enough to be worth handing to another core.
 inline constexpr int64_t kElementGrain = 32 * 1024;
 

@@ -19,7 +19,7 @@ namespace zeroth::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// tanh(x) within a few ulp for every x; NaN for NaN.
+// Returns tanh(x) within a few ulp for every x; NaN for NaN.
 //
 // Below 0.6 a polynomial in z = x^2, (tanh(x) / x - 1) / z interpolated at the Chebyshev nodes of
 // [0, 0.36] (relative error 1.1e-8): the quotient of exponentials would lose the digits of a small
@@ -39,13 +39,13 @@ HWY_INLINE V Tanh(D d, V x) {
   return hn::IfThenElse(hn::Lt(magnitude, hn::Set(d, 0.6f)), small, large);
 }
 
-// cap * tanh(x / cap), for a cap above 0.
+// Returns cap * tanh(x / cap), for a cap above 0.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V SoftCap(D d, V x, float cap) {
   return hn::Mul(hn::Set(d, cap), Tanh(d, hn::Mul(x, hn::Set(d, 1.0f / cap))));
 }
 
-// The slope of SoftCap where it has the value `y`: 1 - (y / cap)^2.
+// Returns the slope of SoftCap where its value is `y`: 1 - (y / cap)^2.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V SoftCapSlope(D d, V y, float cap) {
   const V t = hn::Mul(y, hn::Set(d, 1.0f / cap));

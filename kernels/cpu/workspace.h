@@ -37,8 +37,8 @@ class Workspace {
     return static_cast<float*>(data);
   }
 
-  // Returns a workspace for each of `threads` threads among which the kernel divides its work. They
-  // are valid until a call with more threads, and keep their blocks.
+  // Returns one workspace for each of the `threads` threads of a kernel. They are valid until a
+  // call with more threads, and keep their blocks.
   absl::Span<Workspace> OfThreads(int threads) {
     while (of_threads_.size() < static_cast<size_t>(threads)) of_threads_.emplace_back(allocator_);
     return absl::MakeSpan(of_threads_).first(static_cast<size_t>(threads));

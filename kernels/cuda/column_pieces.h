@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The first stage of sums over rows; device code.
+// The first stage of sums over rows: sums pieces of the rows. Device code.
 
 #pragma once
 

@@ -72,7 +72,7 @@ absl::Status Set(cublasLtMatmulPreference_t preference,
       "cublasLtMatmulPreferenceSetAttribute");
 }
 
-// Returns an address with this alignment and no larger one. It is never accessed.
+// Returns an address of exactly this alignment, which is never accessed.
 const void* AddressOfAlignment(uint32_t alignment) {
   return reinterpret_cast<const void*>(uintptr_t{1} << 16 | alignment);
 }

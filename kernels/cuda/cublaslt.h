@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A wrapper of cuBLASLt: column-major matmuls, each kind of which is planned once.
+// A wrapper of cuBLASLt for column-major matmuls, which plans each kind of matmul once.
 
 #pragma once
 
@@ -75,9 +75,9 @@ struct ProductKey {
 // then no longer agree.
 uint32_t AlignmentOf(const void* pointer);
 
-// Returns the key with which a call's row-major matmul c [m, n] = a b is computed. The caller adds
-// the fields that not all calls have. A row-major matrix read by columns is its transpose, so that
-// swapping the operands suffices: c^T = b^T a^T.
+// Returns the key of a row-major matmul c [m, n] = a b; the caller adds the fields that only some
+// calls have. A row-major matrix read by columns is its transpose, so that swapping the operands
+// suffices: c^T = b^T a^T.
 template <typename Call>
 ProductKey KeyOfRowMajor(const Call& call) {
   ProductKey key;
@@ -111,7 +111,7 @@ class CublasLt {
  public:
   // NVIDIA's advice for Hopper; no algorithm gets faster with more.
   static constexpr size_t kWorkspaceBytes = size_t{32} << 20;
-  // Memory for matmuls to which our own epilogue is applied; small enough to stay in the L2 cache.
+  // Memory for the results that our own epilogue reads; small enough to stay in the L2 cache.
   static constexpr size_t kStagingBytes = size_t{16} << 20;
   static constexpr size_t kMostPlans = 1024;
 
@@ -122,7 +122,7 @@ class CublasLt {
   CublasLt(const CublasLt&) = delete;
   CublasLt& operator=(const CublasLt&) = delete;
 
-  // Lets fp32 matmuls round their inputs to 10 bits of mantissa.
+  // Returns true if fp32 matmuls may round their inputs to 10 bits of mantissa.
   bool allow_tf32() const { return options_.fp32_precision == Fp32Precision::kTf32; }
 
   // Enqueues a matmul and returns true, or returns false if cuBLASLt has no algorithm for it. The
@@ -137,7 +137,7 @@ class CublasLt {
   absl::Status AdmitSlow(const std::string& matmul);
   const std::set<std::string>& slow_matmuls() const { return slow_matmuls_; }
 
-  // Returns kStagingBytes of memory for the next work on the stream. The first call allocates them.
+  // Returns kStagingBytes of memory, allocated at the first call, for the next work on the stream.
   absl::StatusOr<float*> Staging();
 
   // The number of plans that exist, and the number that were ever made.

@@ -37,11 +37,12 @@ class CudaKernels final : public Kernels {
   DataErrorWord* data_error() const { return stream_.data_error(); }
   // Allocates scratch memory for the work that the current call enqueues.
   absl::StatusOr<std::shared_ptr<Buffer>> Scratch(size_t bytes);
-  // Created at the first matmul, since streams that only round do not need it.
+  // Returns the cuBLASLt handle. The first matmul creates it, because streams that only cast need
+  // none.
   absl::StatusOr<CublasLt*> Blas();
 
-  // Ends a call. An error fails the stream, except if memory was refused. On side streams,
-  // `tensors` and scratch memory are kept alive until the stream has passed.
+  // Ends a call. Any error except a failed allocation fails the stream. On side streams, keeps
+  // `tensors` and scratch memory alive until the stream has passed.
   absl::Status Finish(const absl::Status& launched, CallTensors tensors);
 
  private:

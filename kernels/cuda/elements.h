@@ -20,7 +20,7 @@ __host__ __device__ __forceinline__ float ToFloat(float x) { return x; }
 __host__ __device__ __forceinline__ float ToFloat(bf16 x) { return __bfloat162float(x); }
 __host__ __device__ __forceinline__ float ToFloat(fp16 x) { return __half2float(x); }
 
-// Rounded to nearest even.
+// Rounds to nearest even.
 template <typename T>
 __host__ __device__ __forceinline__ T FromFloat(float x);
 template <>
@@ -62,8 +62,8 @@ __device__ __forceinline__ void StorePack(const float (&from)[N], T* to) {
   *reinterpret_cast<Pack<T, N>*>(to) = pack;
 }
 
-// The same, to global memory and with one instruction in any case. The compiler splits packs where
-// it merges similar code of several branches.
+// Like StorePack, to global memory, but always by one instruction: where the compiler merges
+// similar code of several branches, it splits the packs of StorePack.
 template <int N, typename T>
 __device__ __forceinline__ void StorePackAtOnce(const float (&from)[N], T* to) {
 #if defined(ZEROTH_CUDA_EMULATION)
@@ -89,7 +89,7 @@ __device__ __forceinline__ void StorePackAtOnce(const float (&from)[N], T* to) {
 
 inline constexpr float kLog2E = 1.44269504088896340736f;
 
-// 2^x to two units in the last place; 0 below the smallest normal number.
+// Returns 2^x within 2 ulp; 0 below the smallest normal number.
 __device__ __forceinline__ float FastExp2(float x) {
 #if defined(ZEROTH_CUDA_EMULATION)
   return std::exp2(x);
@@ -100,7 +100,7 @@ __device__ __forceinline__ float FastExp2(float x) {
 #endif
 }
 
-// This thread's items of [0, count) in a grid-stride loop, as with MapShape's grids.
+// Iterates over this thread's items of [0, count) in a grid-stride loop, as with MapShape's grids.
 class ItemsOfThread {
  public:
   __device__ __forceinline__ explicit ItemsOfThread(int64_t count)

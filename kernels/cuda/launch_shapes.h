@@ -18,9 +18,9 @@ struct LaunchTarget {
   int multiprocessors = 1;
 };
 
-// The number of resident blocks per SM of a kernel launched with MapShape. __launch_bounds__ tells
-// it to the compiler, and MapShape makes grids of one wave. Packs of 16 bytes take up to 40
-// registers, which six blocks of 256 threads have. Their loads in flight hide the memory's latency.
+// Resident blocks per SM of a kernel launched with MapShape, which makes grids of one wave; the
+// kernel's __launch_bounds__ tells the compiler. Six blocks of 256 threads leave each thread 40
+// registers, enough for packs of 16 bytes, whose loads in flight hide the latency.
 inline constexpr int kBlocksPerMultiprocessor = 6;
 inline constexpr int kMapThreads = 256;
 
@@ -52,7 +52,7 @@ inline LaunchShape WarpPerRowShape(int64_t rows, int warps) {
   return Blocks((rows + warps - 1) / warps, warps * 32);
 }
 
-// Returns true if every array may be accessed in packs of 16 bytes, as asynchronous copies do, too.
+// Returns true if every array may be accessed in packs of 16 bytes, also by asynchronous copies.
 // Null counts as aligned, since it is not accessed.
 template <typename... Elements>
 bool ArePacked(const Elements*... arrays) {

@@ -31,7 +31,7 @@
 
 namespace zeroth::cuda {
 
-// Two elements in a register, `low` in the lower half; rounded to nearest even.
+// Packs two elements into a register, `low` into the lower half, rounded to nearest even.
 template <typename T>
 __device__ __forceinline__ uint32_t PackPair(float low, float high) {
   static_assert(std::is_same_v<T, bf16> || std::is_same_v<T, fp16>);

@@ -16,10 +16,10 @@ namespace {
 
 using KernelUsageTest = ResourceUsageTest;
 
-// The sine and cosine of a large angle keep digits of its quotient by pi in an array; tables of
-// angles are made once. Only a few numbers are summed or decided in double precision. Attention's
-// forward keeps up to four numbers more than there are registers, and choosing experts, with a
-// thread for each token, five.
+// Three kernels may spill: FillTable runs once for a table, and keeps digits of a large angle's
+// quotient by pi in an array; attention's forward keeps up to four numbers more than there are
+// registers; ChooseExperts, with a thread for each token, five. The kernels that compute in double
+// precision sum or decide only a few numbers.
 TEST_F(KernelUsageTest, NothingSpillsOrComputesInDoublePrecisionUnasked) {
   CheckAll({"FillTable", "MmaForward<*", "ChooseExperts<*"},
            {"FillTable", "MeanKernel", "ClipFactorKernel", "MeanByThread<*", "MeanByBlock<*",

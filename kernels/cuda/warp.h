@@ -25,7 +25,7 @@ __device__ __forceinline__ float WarpMax(float x) {
   return x;
 }
 
-// Also for the bits of floats' magnitudes, which are ordered as integers are, with NaN above all.
+// Also for bits of float magnitudes, which compare as integers, NaN above all.
 __device__ __forceinline__ unsigned WarpMax(unsigned x) {
 #pragma unroll
   for (int mask = 16; mask > 0; mask /= 2) {
@@ -35,7 +35,7 @@ __device__ __forceinline__ unsigned WarpMax(unsigned x) {
   return x;
 }
 
-// Combines the warps' values of a block of kThreads, in their order.
+// Combines one value from each warp of a block of kThreads, in the order of warps.
 template <int kThreads, typename Combine>
 __device__ __forceinline__ float OverWarps(float x, float* scratch, const Combine& combine) {
   if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = x;

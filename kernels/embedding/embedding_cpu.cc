@@ -15,7 +15,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/embedding/embedding_cpu.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.h.
+// Must come after foreach_target.h.
 #include "hwy/highway.h"
 
 #include "zeroth/kernels/cpu/element-inl.h"
@@ -43,7 +43,7 @@ void AddRows(const EmbeddingCall& call, int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       T* const out = static_cast<T*>(call.out) + row * call.dim;
       const T* const position = static_cast<const T*>(call.positions) + row % call.seq * call.dim;
-      if (call.tokens[row] == call.vocab) {  // elsewhere
+      if (call.tokens[row] == call.vocab) {  // in another part of the vocabulary
         std::copy_n(position, call.dim, out);
         continue;
       }
@@ -55,8 +55,7 @@ void AddRows(const EmbeddingCall& call, int64_t begin, int64_t end) {
   });
 }
 
-// Number of columns of a sum of several rows that are added at a time, in fp32 whatever the
-// gradient's type.
+// Columns that are summed at a time, in fp32 whatever the gradient's type.
 constexpr int64_t kSumColumns = 256;
 
 // to[columns] (+)= the sum of the rows of `chain`, in order. `from` is row 0 of dout.
@@ -137,13 +136,13 @@ void LinkPlaces(int64_t count, int64_t vocab, const int32_t* tokens, int32_t* he
                 int32_t* next) {
   std::fill_n(heads, vocab, -1);
   for (int64_t place = count - 1; place >= 0; --place) {
-    if (tokens[place] == vocab) continue;  // elsewhere
+    if (tokens[place] == vocab) continue;  // in another part of the vocabulary
     next[place] = heads[tokens[place]];
     heads[tokens[place]] = static_cast<int32_t>(place);
   }
 }
 
-// Sets the rows of the gradient from `first` on to zero, in the parallel loop's usual division.
+// Sets the rows of the gradient from `first` on to zero, in parallel.
 void ClearRows(const RowGradients& call, int64_t first) {
   const int64_t before = first * call.dim;
   ParallelFor(call.rows * call.dim - before, kElementGrain,

@@ -111,11 +111,11 @@ __device__ int64_t EndOfRun(const int32_t* keys, int64_t first, int64_t places) 
   return beyond;
 }
 
-// There is a block for every sorted place; only those at the first place of a token work. The
-// block's threads form groups, and each group adds the rows at every n-th place of the token, n
-// being the number of groups. Then the groups' sums are added in order. The most frequent token of
-// a text has a twentieth of all places, which a single thread for each column would read one after
-// the other.
+// Each sorted place has a block, but only that of a token's first place works. Its threads form
+// groups, each of which adds every n-th row of the token, n being the number of groups. Then the
+// groups' sums are added in order. Without groups, a single thread for each column would read all
+// rows of a token one after the other, and the most frequent token of a text has a twentieth of all
+// places.
 template <int N, typename T, typename G>
 __global__ void __launch_bounds__(kSumThreads)
     SumPlaces(int64_t places, int64_t rows, int64_t dim, const int32_t* keys, const int32_t* order,

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Casts to 8-bit floats, and matmuls of them. Deterministic.
+// Casts to 8-bit floats, and matmuls in them. Deterministic.
 
 #pragma once
 
@@ -37,11 +37,11 @@ struct Fp8Operand {
   Tensor scale;  // as CastFp8 writes it; only the first element is read
 };
 
-// c = a b^T a.scale b.scale + bias, or c += a b^T a.scale b.scale: The depth is innermost in both
+// c = a b^T a.scale b.scale + bias, or c += a b^T a.scale b.scale. The depth is innermost in both
 // operands, the only layout in which Hopper multiplies 8-bit floats.
 struct Fp8GemmArgs {
   Fp8Operand a;             // [m, k], k a multiple of kFp8Step
-  Fp8Operand b;             // [n, k], n a multiple of kFp8Step; not e5m2 as well
+  Fp8Operand b;             // [n, k], n a multiple of kFp8Step; a and b must not both be e5m2
   Matrix c;                 // [m, n] fp32, bf16 or fp16; offset and stride multiples of kFp8Step
   bool accumulate = false;  // add to c; excludes bias
   Tensor bias;              // [n] of c's type, bf16 or fp16; or undefined
@@ -49,10 +49,11 @@ struct Fp8GemmArgs {
 
 namespace kernels {
 
-// OK if this device has Fp8Gemm; otherwise Unimplemented says why not. Every device has CastFp8.
+// Returns OK if this device has Fp8Gemm, else Unimplemented with the reason. Every device has
+// CastFp8.
 absl::Status SupportsFp8(Kernels& kernels);
 absl::Status CastFp8(Kernels& kernels, const CastFp8Args& args);
-// Fails with the error of SupportsFp8 if the device has none.
+// Fails with the error of SupportsFp8 if the device has no Fp8Gemm.
 absl::Status Fp8Gemm(Kernels& kernels, const Fp8GemmArgs& args);
 
 }  // namespace kernels

@@ -11,15 +11,15 @@ namespace zeroth {
 
 enum class Fp8Format : uint8_t {
   kE4M3,  // up to 448, steps of 1/8: activations and weights. No infinities; S.1111.111 is NaN.
-  kE5M2,  // up to 57344, steps of 1/4: gradients. As IEEE 754 would have it.
+  kE5M2,  // up to 57344, steps of 1/4: gradients. Infinities and NaNs as in IEEE 754.
 };
 
 // The parameters of a format. constexpr, since device code uses them too.
 struct Fp8Numbers {
   int mantissa_bits = 0;
   int bias = 0;          // of the exponent
-  float largest = 0;     // finite magnitude
-  uint8_t top_code = 0;  // its code
+  float largest = 0;     // the largest finite magnitude
+  uint8_t top_code = 0;  // the code of `largest`
 
   // A NaN in both formats; casts write no other.
   static constexpr uint8_t kNaNCode = 0x7f;

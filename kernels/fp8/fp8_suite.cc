@@ -52,7 +52,7 @@ namespace {
 
 constexpr Fp8Format kFormats[] = {Fp8Format::kE4M3, Fp8Format::kE5M2};
 
-// A code's number, by the table of the paper: bits in, arithmetic out.
+// Returns a code's number by the table of the paper: bits in, arithmetic out.
 double ValueOf(Fp8Format format, uint8_t code) {
   const bool e4m3 = format == Fp8Format::kE4M3;
   const int exponent = e4m3 ? (code >> 3) & 15 : (code >> 2) & 31;
@@ -65,7 +65,7 @@ double ValueOf(Fp8Format format, uint8_t code) {
   return sign * step * (mantissa + (exponent == 0 ? 0 : (e4m3 ? 8 : 4)));
 }
 
-// The nearest of all finite numbers; of two that are equally near, the one with an even code.
+// Returns the code of the nearest finite number; of two that are equally near, the even code.
 uint8_t NearestCode(Fp8Format format, float value) {
   if (std::isnan(value)) return 0x7f;
   const double magnitude = std::abs(static_cast<double>(value));

@@ -95,8 +95,8 @@ const dnnl::engine& CpuEngine() {
   return engine;
 }
 
-// [rows, cols] as oneDNN sees it. A single row may carry any stride; oneDNN insists on one that is
-// at least the width.
+// Describes [rows, cols] to oneDNN, which requires a stride of at least the width even for a single
+// row; calls may give a single row any stride.
 memory::desc Describe(int64_t rows, int64_t cols, int64_t ld, bool transposed, DType dtype) {
   const int64_t stride = std::max(ld, transposed ? rows : cols);
   return memory::desc({rows, cols},

@@ -40,7 +40,7 @@ class Fp32PrecisionTest : public testing::Test {
                                     MemoryCategory::kWorkspace);
   }
 
-  // The matmul by kernels of this precision.
+  // Returns the matmul computed by kernels of this precision.
   std::vector<float> Product(Fp32Precision precision) {
     KernelOptions options;
     options.fp32_precision = precision;
@@ -55,7 +55,8 @@ class Fp32PrecisionTest : public testing::Test {
     return *c.ToHost<float>();
   }
 
-  // The largest difference from the matmul in double, over the sum of its terms' magnitudes.
+  // Returns the largest difference from the matmul in double, over the sum of its terms'
+  // magnitudes.
   double WorstError(const std::vector<float>& c) {
     double worst = 0;
     for (size_t row = 0; row < kSize; ++row) {

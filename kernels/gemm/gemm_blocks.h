@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Divides a matmul into blocks of c. For every device, and for matmuls that pass through fp32
-// scratch memory.
+// Splits a matmul into blocks of c, and makes the calls of single blocks.
 
 #pragma once
 
@@ -15,7 +14,7 @@
 
 namespace zeroth {
 
-// True if op(a) op(b) is stored with a bias or through a GELU or SiLU.
+// Returns true if op(a) op(b) passes through a bias, GELU or SiLU before it is stored.
 inline bool HasEpilogue(const GemmCall& call) {
   return call.bias != nullptr || call.activation != Activation::kNone ||
          call.pre_activation != nullptr || call.gelu_input != nullptr;
@@ -66,7 +65,7 @@ inline GemmCall BlockOf(const GemmCall& call, const GemmBlock& block) {
   return part;
 }
 
-// Returns the call that computes op(a) op(b) of one block, without an epilogue, as fp32 to
+// Returns the call that computes op(a) op(b) of one block without the epilogue, in fp32, into
 // `product`, which is contiguous.
 inline GemmCall ProductOfBlock(const GemmCall& call, const GemmBlock& block, float* product) {
   GemmCall part;

@@ -22,7 +22,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/gemm/gemm_cpu.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.h.
+// Must come after foreach_target.h.
 #include "hwy/highway.h"
 
 #include "zeroth/kernels/activation/activation-inl.h"
@@ -133,7 +133,7 @@ void WidenRows(int64_t rows, int64_t cols, DType dtype, const void* from, int64_
 
 namespace {
 
-// A single row may carry any stride; oneDNN insists on one that is at least the width.
+// oneDNN requires a stride of at least the width, but a call may give a single row any stride.
 int64_t Stride(int64_t stride, int64_t width) { return std::max(stride, width); }
 
 // Side of the blocks in which fp32 results are rounded to a 16-bit c.
@@ -185,8 +185,8 @@ struct Scratch {
   float* product;
 };
 
-// Computes terms [k, k + count) of a block's op(a) op(b). The first terms set it, later ones are
-// added.
+// Computes terms [k, k + count) of a block's op(a) op(b). The first terms overwrite the block, and
+// later ones are added.
 absl::Status AddTerms(const GemmCall& call, const GemmBlock& block, int64_t k, int64_t count,
                       const Scratch& scratch, GemmCall part) {
   const int64_t a_rows = call.transpose_a ? count : block.m;

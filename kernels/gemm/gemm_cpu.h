@@ -39,27 +39,27 @@ bool HasNativeBf16Products(int64_t depth);
 // ranks and runs on one kind of CPU add in the same order.
 bool WidensOperands(DType dtype, int64_t depth);
 
-// OneDnnGemm() of bf16 operands by oneDNN's matmul primitive. oneDNN writes c itself unless there
-// is an activation, pre_activation or gelu_input; then blocks of columns pass through the workspace
-// as fp32. Each thread caches prepared matmuls by size. call.dtype is bf16; m, n and k are
-// positive. Fails with Internal if oneDNN has no implementation, which HasNativeBf16Products(k)
-// tells.
+// Implements OneDnnGemm() for bf16 operands by oneDNN's matmul primitive. oneDNN writes c itself
+// unless there is an activation, pre_activation or gelu_input; then blocks of columns pass through
+// the workspace as fp32. Each thread caches prepared matmuls by size. call.dtype is bf16; m, n and
+// k are positive. Fails with Internal if oneDNN has no implementation (HasNativeBf16Products(k) is
+// false).
 absl::Status Bf16Matmul(const GemmCall& call, Workspace& workspace);
 
 // to[rows, cols] (contiguous) = from[rows, cols] of `dtype`, whose rows are `ld` elements apart.
 // The conversion is exact.
 void WidenRows(int64_t rows, int64_t cols, DType dtype, const void* from, int64_t ld, float* to);
 
-// OneDnnGemm() of operands that are widened: blocks of them to WidenedFloats(call) of the
-// workspace, at most 12 MiB, where they are multiplied. call.dtype is bf16 or fp16, m, n and k are
-// positive.
+// Implements OneDnnGemm() for operands that are widened: converts blocks of them to fp32 in the
+// workspace (WidenedFloats(call), at most 12 MiB) and multiplies these. call.dtype is bf16 or fp16;
+// m, n and k are positive.
 absl::Status WidenedGemm(const GemmCall& call, Workspace& workspace);
 int64_t WidenedFloats(const GemmCall& call);
 
-// Stores `product` [m, n], fp32 with rows `ld` elements apart, as c. Finishes it as GemmArgs says
-// (bias, activation, pre_activation, gelu_input, or adding to c), and rounds once. Reads neither a
-// nor b; `product` may be c itself. An element's result depends on that element alone. On
-// omp_get_max_threads() threads.
+// Finishes and stores `product` [m, n], fp32 with rows `ld` elements apart, as c: applies bias,
+// activation, pre_activation and gelu_input, or adds to c, as GemmArgs says, and rounds once. Reads
+// neither a nor b; `product` may be c itself. An element's result depends on that element alone.
+// Runs on omp_get_max_threads() threads.
 void FinishProduct(const GemmCall& call, const float* product, int64_t ld);
 
 // Computes the matmul with the same bits on any number of threads. oneDNN divides work by the

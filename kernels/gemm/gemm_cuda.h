@@ -1,9 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // Matmuls on a GPU. cuBLASLt computes them with its epilogues if it has an algorithm. If it has one
-// only without the epilogue, our own epilogue follows. Otherwise a plain kernel of ours computes
-// the matmul, about a hundred times slower; for large matmuls this must be allowed
-// (CublasLt::AdmitSlow).
+// only without the epilogue, our own epilogue follows. Otherwise our own plain kernel computes the
+// matmul, about a hundred times slower, which large matmuls must allow (CublasLt::AdmitSlow).
 
 #pragma once
 

@@ -44,9 +44,9 @@ class GemmSuite : public KernelsSuite {
   // bound of any order of float32 additions and the one rounding of what is stored; foreign columns
   // of c must keep their bits.
   void Check(GemmCase test);
-  // The flags of `test` for every pair of types.
+  // Checks the flags of `test` for every pair of types.
   void CheckTypes(GemmCase test);
-  // Sizes up to `most` and every combination of flags that is legal, at random.
+  // Returns sizes up to `most` and a legal combination of flags, at random.
   GemmCase RandomCase(int64_t most);
 };
 

@@ -48,7 +48,7 @@ TEST_P(GemmSignalsTest, LeaveMatmulsIntact) {
   device->BindThread();
   const std::unique_ptr<Kernels> kernels =
       *KernelRegistry::Create(*device, device->compute_stream(), KernelOptions());
-  // A matrix of ones.
+  // Returns a matrix of ones.
   const auto ones = [&](int64_t rows, int64_t columns) {
     const auto count = static_cast<size_t>(rows * columns);
     const std::vector<float> fp32(count, 1.0f);

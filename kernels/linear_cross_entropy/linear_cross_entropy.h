@@ -16,10 +16,10 @@
 namespace zeroth {
 
 // Computes the mean cross-entropy of softmax(logits) against targets, and its gradients. The logits
-// are hidden weight^T, capped if logit_cap is above 0.
-// It works on chunks of rows, so that the logits of at most one chunk exist at a time. Gradients
-// are computed together with the loss, while the logits of a chunk exist (as in the Liger kernels,
-// Hsu et al., 2024). Chunks depend on shapes alone and are added in order: deterministic.
+// are hidden weight^T, capped if logit_cap is above 0. It works on chunks of rows, so that the
+// logits of at most one chunk exist at a time; the chunk's gradients are computed together with its
+// loss (as in the Liger kernels, Hsu et al., 2024). Chunks depend on shapes alone and are added in
+// order: deterministic.
 struct LinearCrossEntropyArgs {
   Tensor hidden;   // [rows, dim]
   Tensor weight;   // [vocab, dim]

@@ -19,7 +19,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/linear_cross_entropy/linear_cross_entropy_cpu.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.h.
+// Must come after foreach_target.h.
 #include "hwy/highway.h"
 
 #include "zeroth/kernels/cpu/element-inl.h"
@@ -81,8 +81,8 @@ void PartStatistics(const float* x, int64_t n, float& max, float& sum) {
   sum = static_cast<float>(RowExp<false>(x, n, max));
 }
 
-// Writes the gradients of the logits in `x`; if `cap` is above 0, of those before the cap, where
-// `x` holds those after it. `to` may begin where x does.
+// Writes the gradients of the logits in `x`. If `cap` is above 0, `x` holds capped logits, and the
+// gradients are those before the cap. `to` may begin where x does.
 template <typename T>
 void PartGradient(const float* x, int64_t n, int32_t target, float max, double sum, float factor,
                   float cap, T* to) {
@@ -109,8 +109,8 @@ void PartGradient(const float* x, int64_t n, int32_t target, float max, double s
   Convert(size_t{1}, to + target, &e);
 }
 
-// Processes one row in three passes, during which it stays in the L2 cache. Returns its loss. Its
-// gradients have type `gradients`; without one, there are none.
+// Processes one row in three passes, during which it stays in the L2 cache. Returns its loss, and
+// writes its gradients in type `gradients`, if there is one.
 double RowLoss(float* x, int64_t n, int32_t target, std::optional<DType> gradients, float factor,
                float cap) {
   return WithElementType(gradients.value_or(DType::kFloat32), [&]<typename T>(T) HWY_ATTR {
@@ -229,7 +229,8 @@ void WriteZeros(const LinearCrossEntropyCall& call) {
     std::memset(call.dweight, 0, weight * SizeOf(call.grad_dtype));
 }
 
-// Gradients that are not fp32 and are the sum of several chunks are summed in scratch memory.
+// Returns the scratch floats for the sum of dweight: none if it is fp32 or if one chunk has all
+// rows.
 int64_t WeightSumFloats(const LinearCrossEntropyCall& call, int64_t chunk_rows) {
   const bool apart =
       call.dweight != nullptr && call.grad_dtype != DType::kFloat32 && chunk_rows < call.rows;

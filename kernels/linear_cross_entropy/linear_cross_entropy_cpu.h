@@ -15,7 +15,7 @@
 namespace zeroth::cpu {
 
 // The logits of a chunk take at most this much memory, unless the chunk has only kMinChunkRows.
-// Every chunk reads the weight twice and its gradient once, so that matmuls with few rows are slow.
+// Every chunk reads the weight twice and its gradient once, so that chunks of few rows are slow.
 inline constexpr int64_t kChunkBytes = int64_t{64} << 20;
 inline constexpr int64_t kMinChunkRows = 64;
 
@@ -37,7 +37,7 @@ struct RowValues {
   const float* weights = nullptr;
   float* losses = nullptr;
 
-  // Those of the rows from `begin` on.
+  // Returns the values of the rows from `begin` on.
   RowValues From(int64_t begin) const {
     return {weights == nullptr ? nullptr : weights + begin,
             losses == nullptr ? nullptr : losses + begin};
@@ -48,15 +48,15 @@ struct RowValues {
 // the order of rows. If `gradients` names a type, fp32, bf16 or fp16, each row of logits [rows,
 // vocab] is overwritten, from its first byte on, with (softmax - one-hot(target)) * factor in that
 // type, or with zeros if the row is ignored. Otherwise the contents of `logits` are lost. `cap` is
-// LinearCrossEntropyArgs::logit_cap. Weights multiply what is added and the gradients. The result
-// does not depend on the number of threads.
+// LinearCrossEntropyArgs::logit_cap. values.weights scale the added losses and the gradients. The
+// result does not depend on the number of threads.
 void SoftmaxCrossEntropy(int64_t rows, int64_t vocab, float* logits, const int32_t* targets,
                          std::optional<DType> gradients, float factor, float cap, double& loss,
                          RowValues values = {});
 
-// SoftmaxPart and SoftmaxGradientRow do the same for a row whose parts belong to several ranks.
-// SoftmaxPart computes a part's largest logit and its sum of e^(x - max): -infinity and 0 for an
-// empty part.
+// SoftmaxPart and SoftmaxGradientRow do the same for a row that is divided among ranks. SoftmaxPart
+// computes the largest logit of a part and its sum of e^(x - max): -infinity and 0 for an empty
+// part.
 void SoftmaxPart(const float* x, int64_t n, float& max, float& sum);
 // Given `max` and `sum` of the whole row, writes (softmax - one-hot(target)) * factor in type
 // `dtype`, or zeros for kIgnoredTarget. A target outside of [0, n) is in another part. `to` may be

@@ -21,7 +21,7 @@ class LinearCrossEntropySuite : public KernelsSuite {
   // `dtype` of hidden, weight and dhidden, `grad_dtype` of dweight.
   using Types = TypePair;
 
-  // Random hidden states and weights, random targets of which some are left out; outputs start as
+  // Returns random hidden states, weights and targets, some of which do not count; outputs start as
   // NaN.
   LinearCrossEntropyArgs Random(int64_t rows, int64_t dim, int64_t vocab, const Types& types);
   // Runs `args` and compares loss and gradients (those that are defined) with the definition.

@@ -12,14 +12,14 @@
 
 namespace zeroth {
 
-// The matmuls of a chunk of rows, on every device.
+// The three matmuls of a chunk of rows, the same on every device.
 struct LossChunk {
   const LinearCrossEntropyCall& call;
   const void* weight;  // [words, dim]
   // The logits of the chunk; later their gradients in call.dtype, each row beginning where its
   // logits began.
   float* logits;
-  int64_t words;      // the vocabulary, or more: fp32 elements from one row of logits to the next
+  int64_t words;      // the vocabulary, padded or not; also the row stride of `logits`
   float* weight_sum;  // [words, dim], or null if dweight itself holds the sum of chunks
   int64_t begin;
   int64_t rows;
@@ -81,9 +81,10 @@ struct LossPlan {
   // The vocabulary, rounded up to a multiple of 8: the width of logits and of the matmuls. Matmuls
   // of other sizes run on slow kernels.
   int64_t words = 0;
-  // If the vocabulary is shorter: the weight is copied to scratch memory, with rows of zeros added.
+  // Whether the vocabulary is shorter than `words`, so that the weight is copied to scratch memory
+  // and padded with rows of zeros.
   bool pads_weight = false;
-  // dweight is summed over chunks in fp32 scratch memory, and then rounded once.
+  // Whether dweight is summed over chunks in fp32 scratch memory, and then rounded once.
   bool sums_beside = false;
   size_t count_offset = 0;
   size_t losses_offset = 0;

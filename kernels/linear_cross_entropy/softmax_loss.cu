@@ -30,7 +30,7 @@ __device__ __forceinline__ float Value(const LossDivisor& divisor) {
   return divisor.is_one ? 1.0f : static_cast<float>(*divisor.counted);
 }
 
-// The factor of a row's gradients.
+// Returns the factor of a row's gradients.
 __device__ __forceinline__ float RowScale(const LossDivisor& divisor, const float* weights,
                                           int64_t row, float grad_scale) {
   const float scale = grad_scale / Value(divisor);
@@ -53,12 +53,12 @@ __global__ void __launch_bounds__(kMapThreads)
 // The maximum of no logits. It is finite, so that an exponential relative to it is not NaN.
 constexpr float kBelowAll = -3.0e38f;
 
-// cap * tanh(x / cap).
+// Returns cap * tanh(x / cap).
 __device__ __forceinline__ float SoftCap(float x, float cap) { return cap * tanhf(x / cap); }
 
-// Loads logits [at, at + kWidth) of a row of `vocab`, and caps them if `kCaps`. Past the end there
-// is -infinity, whose exponential is 0 whatever the maximum. The row's memory extends to a multiple
-// of kWidth.
+// Loads logits [at, at + kWidth) of a row of `vocab`, and caps them if `kCaps`. Logits past the end
+// read as -infinity, whose exponential is 0 whatever the maximum. The row's memory extends to a
+// multiple of kWidth.
 template <bool kCaps = false>
 __device__ __forceinline__ void LoadLogits(const float* row, int at, int vocab,
                                            float (&value)[kWidth], float cap = 0.0f) {
@@ -77,7 +77,7 @@ struct Softmax {
   float largest = kBelowAll;
   float sum = 0.0f;
 
-  // Makes `most` the maximum, which is not smaller. A sum relative to kBelowAll becomes zero.
+  // Raises the maximum to `most`, which is not smaller. A sum relative to kBelowAll becomes zero.
   __device__ __forceinline__ void Raise(float most) {
     sum *= FastExp2((largest - most) * kLog2E);
     largest = most;
@@ -228,10 +228,10 @@ __global__ void __launch_bounds__(kBlock)
   }
 }
 
-// The same without a copy. In the first pass, each thread keeps its maximum and the sum relative to
-// that. The second pass overwrites the logits with gradients, a stretch at a time. A gradient is
-// not longer than a logit, so that a stretch overwrites nothing that later stretches read. If
-// `kCaps`, both passes cap the logits as they load them.
+// Does the same without copying the row. In the first pass, each thread keeps its maximum and the
+// sum relative to that. The second pass overwrites the logits with gradients, a stretch at a time.
+// A gradient is not longer than a logit, so that a stretch overwrites nothing that later stretches
+// read. If `kCaps`, both passes cap the logits as they load them.
 template <typename T, bool kCaps>
 __global__ void __launch_bounds__(kThreads)
     SoftmaxLossKernel(int vocab, int stride, float* logits, const int32_t* targets,

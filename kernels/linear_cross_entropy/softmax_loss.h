@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The part of the fused loss that is not matmuls.
+// The parts of the fused loss that are not matmuls.
 
 #pragma once
 
@@ -24,7 +24,7 @@ absl::Status CountTargets(int64_t rows, int64_t vocab, const int32_t* targets, i
 struct LossDivisor {
   const int32_t* counted = nullptr;  // written by CountTargets
   const float* given = nullptr;      // used instead, if not null
-  bool is_one = false;               // if none is given, 1 is used
+  bool is_one = false;               // without `given`: divide by 1 instead of `counted`
 };
 
 // `weights`, one for each row or null for ones, multiply the gradients of SoftmaxLoss and the

@@ -113,7 +113,7 @@ absl::Status Launch(GroupedGradientParams p, const GroupedGradientCall&, cudaStr
 
 // Launches a grouped matmul of `experts` matrices, kMostExperts at a time. fill(first, params) sets
 // the fields that Params adds to GroupedParams, for the launch whose first expert is `first`.
-// MmaTiles multiply 16-bit floats that these can load (`packed`), and PlainTiles all others. The
+// MmaTiles compute 16-bit floats that they can load (`packed`), and PlainTiles all other calls. The
 // choice depends on sizes alone and not on the strategy, because every layout aligns parameters to
 // 64 bytes.
 template <typename Params, typename Call, typename Fill>

@@ -1,8 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Two ways in which a block computes one tile of a matmul, for grouped_gemm.cu: with one element
-// for each thread, in any type, or on tensor cores, in 16-bit floats. Device code. Both sum in the
-// order of depth, so that a result depends on its operands alone.
+// Two engines with which a block of grouped_gemm.cu computes one tile of a matmul: one thread per
+// element, in any type, or tensor cores, in 16-bit floats. Device code. Both sum in the order of
+// depth, so that a result depends on its operands alone.
 
 #pragma once
 
@@ -29,9 +29,9 @@ struct GroupedOperand {
   int64_t lines;
 };
 
-// Each engine has Multiply(a, b, row, column, depths, store). It computes the tile of a b^T at
-// [row, column] and calls store(row, column, sum) for the elements for which a and b have lines.
-// All threads of the block must call it, once.
+// Each engine has Multiply(a, b, row, column, depths, store), which computes the tile of a b^T at
+// [row, column] and calls store(row, column, sum) for its elements inside the matrix. All threads
+// of the block must call it, once.
 
 // Any type, any strides.
 template <typename T>
@@ -91,7 +91,7 @@ struct MmaTiles {
       }
       CommitCopies();  // also an empty group, since groups are counted
     };
-    // Warps next to each other have the same rows.
+    // Pairs of neighbouring warps share rows.
     const int warp = static_cast<int>(threadIdx.x) / 32;
     const int first_row = warp / kWarpColumns * kWarpRowTiles * 16;
     const int first_column = warp % kWarpColumns * kWarpColumnTiles * 8;

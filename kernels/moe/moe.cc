@@ -67,7 +67,8 @@ bool CheckStride(Operation& op, const char* field, const Matrix& matrix, const M
                                  " as of the first expert"));
 }
 
-// Runs a matmul whose fields beyond the shared ones are set, if all checks have passed.
+// Sets the shared fields of a call whose other fields are set, and runs it if all checks have
+// passed.
 template <typename Args, typename Call>
 absl::Status RunGrouped(Operation& op, const Args& args, DType dtype, DType c_dtype, Call& call) {
   if (!op.ok()) return op.status();

@@ -20,7 +20,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/moe/moe_cpu.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.h.
+// Must come after foreach_target.h.
 #include "hwy/highway.h"
 
 #include "zeroth/kernels/cpu/element-inl.h"
@@ -41,7 +41,7 @@ void StoreLogits(DType dtype, const float* from, int64_t token, size_t experts, 
   });
 }
 
-// Processes tokens [begin, end).
+// Scatters the rows of tokens [begin, end).
 void ScatterRows(const ScatterCall& call, int64_t begin, int64_t end) {
   WithElementType(call.dtype, [&]<typename T>(T) HWY_ATTR {
     for (int64_t token = begin; token < end; ++token) {
@@ -57,7 +57,7 @@ void ScatterRows(const ScatterCall& call, int64_t begin, int64_t end) {
   });
 }
 
-// Number of columns of a sum of several rows that are added at a time, in fp32.
+// Columns that are summed at a time, in fp32.
 constexpr int64_t kSumColumns = 256;
 
 void CombineRows(const CombineCall& call, int64_t begin, int64_t end) {
@@ -115,7 +115,7 @@ std::vector<float> LogitsOf(const RoutedCall& call, int64_t token) {
   return logits;
 }
 
-// Replaces a token's logits by the probabilities of its experts.
+// Replaces a token's logits with the probabilities of its experts.
 void ToProbabilities(std::vector<float>& values) {
   float max = -std::numeric_limits<float>::infinity();
   for (const float value : values) max = std::max(max, value);

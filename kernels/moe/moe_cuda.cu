@@ -140,7 +140,7 @@ absl::Status RouteBackward(const RouteBackwardCall& call, CudaKernels& kernels) 
 }
 const OnCuda<RouteBackward> route_backward;
 
-// Each expert and sequence has a warp, as in GroupPairs.
+// Each expert of each sequence has a warp, which counts as GroupPairs does.
 __global__ void __launch_bounds__(32) CountPairs(CountExpertsCall call) {
   const auto expert = static_cast<int32_t>(blockIdx.x);
   for (int64_t sequence = blockIdx.y; sequence < call.sequences; sequence += gridDim.y) {

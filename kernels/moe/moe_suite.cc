@@ -51,7 +51,7 @@ class MoeSuite : public KernelsSuite {
     EXPECT_TRUE(status.ok()) << status;
     return {args.logits, args.weights, args.routing};
   }
-  // A routing of random tokens, of which some experts get none.
+  // Routes random tokens, so that some experts get none.
   reference::Routed RandomRouting(const RouteShape& shape) {
     std::vector<double> logits = ToDouble(RandomNormal(shape.tokens * shape.experts));
     for (int64_t i = 0; i < shape.tokens * shape.experts; ++i) {
@@ -114,7 +114,7 @@ TEST_P(MoeSuite, ExpertsAreChosenByTheirLogits) {
       7.0f,  -300.0f, 7.0f,       -200.0f,
   };
   const std::vector<int32_t> expected = {1, 2, 0, 3, 2, 1, 2, 3, 1, 0, 2, 3};
-  // Where 1.0000001 is 1.
+  // In 16 bits, 1.0000001 is 1.
   std::vector<int32_t> expected_of_16_bits = expected;
   std::swap(expected_of_16_bits[1], expected_of_16_bits[2]);
   for (const bool normalize : {false, true}) {
@@ -213,7 +213,7 @@ TEST_P(MoeSuite, TokensGoToTheirRowsAndBack) {
   }
 }
 
-// [rows, cols] with `more` columns of `value` on the right.
+// Returns [rows, cols] with `more` columns of `value` on the right.
 template <typename T>
 std::vector<T> Widened(const std::vector<T>& matrix, int64_t rows, int64_t cols, int64_t more,
                        T value = T(0)) {

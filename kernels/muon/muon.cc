@@ -17,7 +17,7 @@ const MuonCoefficients* CheckScalars(Operation& op, const MuonScalars& scalars) 
   return static_cast<const MuonCoefficients*>(scalars.coefficients.raw_data());
 }
 
-// The rows of a square matrix.
+// Checks that s is square. Returns its number of rows, or 0 if it is not.
 int64_t CheckSquare(Operation& op, const Tensor& s, SharedType& type) {
   if (!op.MinRank("s", s, 2)) return 0;
   const int64_t n = s.dim(0);

@@ -34,9 +34,9 @@ struct MuonScalars {
   Tensor grad_factor;   // [1] fp32, or undefined for 1
 };
 
-// p = r (a I + b r^2 s + c r^4 s2), r = 1 / max(sqrt(norm_squared), 1e-7), or 1 without a norm:
-// This is the matrix that a Newton-Schulz step multiplies x by, where s = x x^T and s2 = s s. The
-// factor r normalises x in the same matmul.
+// p = r (a I + b r^2 s + c r^4 s2), r = 1 / max(sqrt(norm_squared), 1e-7), or 1 without a norm. A
+// Newton-Schulz step multiplies x by this matrix, where s = x x^T and s2 = s s. The factor r
+// normalises x in the same matmul.
 struct MuonPolynomialArgs {
   Tensor s;             // [n, n] fp32, bf16 or fp16, of which the lower triangle is read
   Tensor s2;            // the same; becomes p, in its lower triangle

@@ -12,7 +12,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/muon/muon_cpu.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.h.
+// Must come after foreach_target.h.
 #include "hwy/highway.h"
 
 #include "zeroth/kernels/cpu/element-inl.h"
@@ -21,7 +21,7 @@ HWY_BEFORE_NAMESPACE();
 namespace zeroth::cpu {
 namespace HWY_NAMESPACE {
 
-// `scale` is the product of all factors of the gradient.
+// Updates momenta [begin, end). `scale` is the product of all factors of the gradient.
 void MomentumPiece(const MuonMomentumCall& call, float scale, int64_t begin, int64_t end) {
   const float keep = call.coefficients->momentum;
   const float add = call.coefficients->one_minus_momentum * scale;
@@ -52,7 +52,7 @@ void UpdatePiece(const MuonUpdateCall& call, int64_t begin, int64_t end) {
   Transform(static_cast<size_t>(end - begin), param, update, param, call.x + begin);
 }
 
-// Rows [begin, end) of the lower triangle.
+// Computes rows [begin, end) of the lower triangle.
 void PolynomialRows(const MuonPolynomialCall& call, float r, int64_t begin, int64_t end) {
   const float b = call.b * r * r * r;
   const float c = call.c * r * r * r * r * r;

@@ -104,7 +104,7 @@ TEST_P(MuonSuite, PolynomialReadsAndWritesTheLowerTriangle) {
       for (const float norm_squared : {0.0f, 4.0f, 1e-20f}) {
         std::vector<float> s = RoundTo(dtype, RandomNormal(n * n));
         std::vector<float> s2 = RoundTo(dtype, RandomNormal(n * n));
-        // Small enough for 1e-7 to the power of -5.
+        // Small enough to be multiplied by r^5 = 1e35.
         if (norm_squared < 1) {
           for (float& v : s) v *= 0x1p-50f;
           for (float& v : s2) v *= 0x1p-100f;

@@ -38,8 +38,8 @@ struct LayerNormArgs {
 };
 using RmsNormArgs = LayerNormArgs;
 
-// RmsNormBackward has neither mean nor dbeta. The order of the sums over rows depends on the shape,
-// the type, the alignment of the tensors and on which gradients are wanted, and on nothing else.
+// RmsNormBackward has neither mean nor dbeta. The order of the sums over rows depends only on the
+// shape, the type, the alignment of the tensors and on which gradients are wanted.
 struct LayerNormBackwardArgs {
   Tensor dy;     // [rows, dim]
   Tensor x;      // [rows, dim], the input of forward, or its `sum`
@@ -59,8 +59,9 @@ struct LayerNormBackwardArgs {
 };
 using RmsNormBackwardArgs = LayerNormBackwardArgs;
 
-// sums[r] = the sum of x^2 over row r, or of dy (gamma + gamma_offset) x rstd if dy is defined.
-// Ranks that hold some columns each compute these, and add them up for RmsNorm and RmsNormBackward.
+// sums[r] = the sum of x^2 over row r, or of dy (gamma + gamma_offset) x rstd if dy is defined. If
+// ranks hold only some columns, each computes these sums, and their totals over ranks go to RmsNorm
+// and RmsNormBackward.
 struct RmsSumsArgs {
   Matrix x;      // [rows, cols]
   Matrix dy;     // [rows, cols], or undefined; as x

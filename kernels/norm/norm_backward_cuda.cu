@@ -76,8 +76,8 @@ __global__ void __launch_bounds__(kWarps * 32)
 // Threads of a block that computes all gradients, and blocks on an SM.
 constexpr int kGradientThreads = 256;
 constexpr int kGradientBlocks = 2;
-// Packs of a row that a thread keeps in registers. Without the mean there is one sum less for each
-// element.
+// Packs of a row that a thread keeps in registers. RMS norm, which has no mean, keeps one sum less
+// for each element.
 template <bool kCentred>
 constexpr int kMostPacks = kCentred ? 3 : 4;
 
@@ -96,11 +96,11 @@ __device__ __forceinline__ void ForgetConversions([[maybe_unused]] Pack<T, N>& p
 #endif
 }
 
-// All gradients in one pass over dy and x. A block has a piece of the rows. Its threads form teams
-// of `team_threads`, a multiple of the warp, and each team processes a row at a time. A thread has
-// the same columns of every row, and sums their parts of the parameters' gradients in registers.
-// Then the teams' sums are added in order, in shared memory that holds kSums rows if there are
-// several teams.
+// Computes all gradients in one pass over dy and x. A block has a piece of the rows. Its threads
+// form teams of `team_threads`, a multiple of the warp, and each team processes a row at a time. A
+// thread has the same columns of every row, and sums their contributions to dgamma and dbeta in
+// registers. Then the teams' sums are added in order, in shared memory that holds kSums rows if
+// there are several teams.
 template <int N, int kPacks, bool kCentred, typename T>
 __global__ void __launch_bounds__(kGradientThreads, kGradientBlocks)
     NormGradients(int64_t rows, int dim, int team_threads, const T* dy, const T* x, const T* gamma,
@@ -158,7 +158,7 @@ __global__ void __launch_bounds__(kGradientThreads, kGradientBlocks)
       if constexpr (kCentred) plain = WarpSum(plain);
       along = WarpSum(along);
       if (team_threads > 32) {
-        // The rows take turns with two places, so that one barrier for each suffices.
+        // Rows alternate between two buffers, so that one barrier per row suffices.
         float* const of_warps = scratch + turn * 2 * kWarpsOfBlock;
         turn = 1 - turn;
         const int warp = thread / 32;
@@ -180,7 +180,7 @@ __global__ void __launch_bounds__(kGradientThreads, kGradientBlocks)
     }
     plain = kCentred ? plain * scale : 0.0f;
     along *= scale;
-    __syncwarp();  // gamma is read again, for the same reason
+    __syncwarp();  // makes the compiler read gamma again, too
 #pragma unroll
     for (int p = 0; p < kPacks; ++p) {
       const int column = first + p * step;
@@ -262,8 +262,8 @@ absl::Status LaunchInputGradient(const NormBackwardCall& call, const LaunchTarge
                        call.accumulate_dx, call.sums, call.width);
 }
 
-// Calls enqueue(partial), which enqueues the sums of `pieces` pieces of the rows to partial [sums,
-// pieces, dim], and adds them to the gradients of parameters.
+// Calls enqueue(partial), which enqueues the sums over `pieces` pieces of the rows into partial
+// [sums, pieces, dim]. Then adds the pieces to the parameters' gradients.
 template <typename Enqueue>
 absl::Status SumParameterGradients(const NormBackwardCall& call, int64_t pieces,
                                    CudaKernels& kernels, const Enqueue& enqueue) {

@@ -13,7 +13,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/norm/norm_cpu.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.h.
+// Must come after foreach_target.h.
 #include "hwy/highway.h"
 
 #include "zeroth/kernels/cpu/element-inl.h"
@@ -199,8 +199,8 @@ absl::Status Norm(const NormCall& call, CpuKernels&) {
 }
 const OnCpu<Norm> norm;
 
-// Every block of rows sums the gradients of parameters in its own part of the workspace: dgamma,
-// then dbeta.
+// Every block of rows sums the parameters' gradients in its own part of the workspace: dgamma, then
+// dbeta.
 absl::Status NormBackward(const NormBackwardCall& call, CpuKernels& kernels) {
   const int64_t dim = call.dim;
   const int64_t blocks = BlockCount(call.rows);

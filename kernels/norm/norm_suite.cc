@@ -15,7 +15,7 @@ namespace zeroth::testing {
 
 class NormSuite : public KernelsSuite {
  protected:
-  // One random case; the same for both norms. All values are as the types hold them.
+  // A random case, the same for both norms. All values are rounded to their types.
   struct Problem {
     int64_t rows = 0;
     int64_t dim = 0;
@@ -37,14 +37,14 @@ class NormSuite : public KernelsSuite {
     std::vector<float> normalised;  // x, or x + residual as stored
   };
 
-  // The `index`th case: its flags and types follow from the index, all else is random.
+  // Returns case `index`: its flags and types follow from the index, all else is random.
   Problem RandomProblem(int index);
   static std::vector<double> Scales(const Problem& p);
   void CheckLayerNorm(const Problem& p);
   void CheckRmsNorm(const Problem& p);
 
  private:
-  // A gradient's tensor before the call, and dx, which may be dy.
+  // Return a gradient's tensor before the call; dx may be dy.
   Tensor GradientBefore(const Problem& p, const Shape& shape, const std::vector<float>& before,
                         DType dtype);
   Tensor InputGradientBefore(const Problem& p, const Tensor& dy);
@@ -69,7 +69,7 @@ void AddTo(std::vector<double>& values, const std::vector<float>& before) {
 
 }  // namespace
 
-// The exact sums, which the element type may not hold.
+// Returns gamma + offset exactly, which the element type may not hold.
 std::vector<double> NormSuite::Scales(const Problem& p) {
   std::vector<double> scales = ToDouble(p.gamma);
   for (double& scale : scales) scale += p.offset;

@@ -1,9 +1,9 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The values of the blocks of GGUF files (ggml's block types, little-endian). Every product below
+// Decodes the blocks of GGUF files (ggml's block types, little-endian). Every multiplication below
 // is exact in fp32: a half-precision number has 11 bits, a scale at most 7, and a code at most 5
-// beside a power of two. So values are rounded once, by the difference of Q4_K and Q5_K, and have
-// the same bits on every device, with fused multiplications or without.
+// beside a power of two. So a value is rounded at most once, by the subtraction of Q4_K and Q5_K,
+// and has the same bits on every device, with fused multiplications or without.
 
 #pragma once
 
@@ -14,7 +14,8 @@
 
 namespace zeroth {
 
-// Functions, since device code uses them too.
+// Decodes a half-precision number. All functions here are constexpr, since device code uses them
+// too.
 constexpr float HalfAt(const uint8_t* bytes) {
   const uint32_t bits = static_cast<uint32_t>(bytes[0]) | static_cast<uint32_t>(bytes[1]) << 8;
   const uint32_t sign = bits >> 15 << 31;
@@ -32,7 +33,7 @@ constexpr float HalfAt(const uint8_t* bytes) {
 template <PackedFormat Format>
 inline constexpr int kGgufGroup = Format == PackedFormat::kQ6_K ? 16 : 32;
 
-// The elements of a group are scale * code - minimum.
+// A group of elements that share a scale and a minimum: value = scale * code - minimum.
 struct GgufGroup {
   float scale = 0.0f;
   float minimum = 0.0f;
@@ -43,7 +44,7 @@ constexpr GgufGroup GgufGroupOf(const uint8_t* block, int group) {
   if constexpr (Format == PackedFormat::kQ6_K) {
     return {HalfAt(block + 208) * static_cast<float>(static_cast<int8_t>(block[192 + group]))};
   } else if constexpr (Format == PackedFormat::kQ4_K || Format == PackedFormat::kQ5_K) {
-    // Six bits each. The upper two of the last four groups are above those of the first four.
+    // Six bits each. Groups 4 to 7 keep their upper two bits above the six bits of groups 0 to 3.
     const uint8_t* const packed = block + 4;
     const bool first = group < 4;
     const int scale =
@@ -57,7 +58,7 @@ constexpr GgufGroup GgufGroupOf(const uint8_t* block, int group) {
   }
 }
 
-// The code of element `i` of a block.
+// Returns the code of element `i` of a block.
 template <PackedFormat Format>
 constexpr int GgufCodeOf(const uint8_t* block, int i) {
   if constexpr (Format == PackedFormat::kQ8_0) {
@@ -66,14 +67,15 @@ constexpr int GgufCodeOf(const uint8_t* block, int i) {
     const int both = block[2 + i % 16];
     return (i < 16 ? both & 15 : both >> 4) - 8;
   } else if constexpr (Format == PackedFormat::kQ6_K) {
-    // Of each 128 elements, i and i + 64 share a byte, and every 32nd the byte of the upper bits.
+    // In each half of 128 elements, i and i + 64 share a byte of lower bits, and i, i + 32, i + 64
+    // and i + 96 a byte of upper bits.
     const int half = i / 128;
     const int inside = i % 128;
     const int both = block[64 * half + inside % 64];
     const int upper = block[128 + 32 * half + inside % 32] >> (2 * (inside / 32)) & 3;
     return ((inside < 64 ? both & 15 : both >> 4) | upper << 4) - 32;
   } else {
-    // Of each 64 elements, i and i + 32 share a byte.
+    // In each 64 elements, i and i + 32 share a byte.
     constexpr bool kIsQ5 = Format == PackedFormat::kQ5_K;
     const int both = block[(kIsQ5 ? 48 : 16) + i / 64 * 32 + i % 32];
     const int lower = i % 64 < 32 ? both & 15 : both >> 4;
@@ -98,7 +100,7 @@ constexpr void UnpackGgufBlock(const uint8_t* block, const Store& store) {
   }
 }
 
-// Calls `run.template operator()<Format>()` for a format of GGUF's blocks.
+// Calls `run.template operator()<Format>()` for the GGUF format that `format` names.
 template <typename Run>
 constexpr auto WithGgufFormat(PackedFormat format, const Run& run) {
   switch (format) {

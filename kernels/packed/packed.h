@@ -13,8 +13,9 @@
 
 namespace zeroth {
 
-// values = the values of a packed matrix, or of a block of it: rows from `row`, columns from `col`,
-// a multiple of shape.block(), each value rounded once to the type of `values`. Deterministic.
+// values = a block of a packed matrix, or all of it: the rows from `row` on and the columns from
+// `col` on, a multiple of shape.block(). Each value is rounded once to the type of `values`.
+// Deterministic.
 struct UnpackArgs {
   PackedShape shape;  // of the whole matrix
   Tensor codes;       // uint8 [rows, shape.CodeBytes(cols)], of the block
@@ -42,7 +43,7 @@ struct UnpackCall {
   DType dtype = DType::kFloat32;
   void* values = nullptr;
 
-  // Of the whole matrix: the block of kNf4 with the first value of row `i` of the values.
+  // Returns the kNf4 block, counted in the whole matrix, of the first value in row `i` of `values`.
   constexpr int64_t FirstBlock(int64_t i) const {
     return ((row + i) * shape.cols + col) / PackedShape::kNf4Block;
   }

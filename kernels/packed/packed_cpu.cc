@@ -1,8 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Every value of NF4 and int8 is looked up in a table of the values that its codes can have: 16 for
-// a block of NF4, 256 for a row of int8. So values are multiplied and rounded once for each code,
-// and not for each element, and no vector instructions are needed.
+// Values of NF4 and int8 are looked up in a table of all values that the codes can have: 16 for a
+// block of NF4, 256 for a row of int8. So each code is multiplied and rounded once, not each
+// element, and no vector instructions are needed.
 
 #include <array>
 #include <type_traits>

@@ -18,7 +18,7 @@
 namespace zeroth {
 namespace {
 
-// Values that are read at once.
+// Number of values that are read at a time.
 constexpr int64_t kChunkNumel = int64_t{1} << 20;
 // bitsandbytes bounds the divisor from below, so that a block of zeros has codes of zero.
 constexpr float kSmallestMagnitude = 1e-38f;
@@ -47,7 +47,7 @@ absl::Status ExpectFinite(absl::Span<const float> values, int64_t begin) {
   return absl::OkStatus();
 }
 
-// The bound keeps the scale a normal number and its inverse finite, for rows of zeros, too.
+// Packs a row. The bound keeps the scale normal and its inverse finite, also for rows of zeros.
 void PackInt8Row(absl::Span<const float> row, uint8_t* codes, float& scale) {
   constexpr float kMostCode = PackedShape::kInt8MostCode;
   constexpr float kBound = std::numeric_limits<float>::min() * kMostCode;
@@ -59,7 +59,7 @@ void PackInt8Row(absl::Span<const float> row, uint8_t* codes, float& scale) {
   scale = largest / kMostCode;
 }
 
-// Returns the block's magnitude.
+// Packs a block, and returns its magnitude.
 float PackNf4Block(absl::Span<const float> block, uint8_t* codes) {
   static constexpr auto kBorders = Borders(kNf4Values);
   constexpr auto kSize = static_cast<size_t>(PackedShape::kNf4Block);
@@ -78,7 +78,7 @@ float PackNf4Block(absl::Span<const float> block, uint8_t* codes) {
   return largest;
 }
 
-// Packs the magnitudes of all blocks into the bytes after each block's codes, and the scales.
+// Packs the magnitudes of all blocks: writes their codes after each block's codes, and the scales.
 void PackNf4Magnitudes(std::vector<float> magnitudes, std::vector<uint8_t>& codes,
                        std::vector<float>& scales) {
   static constexpr auto kBorders = Borders(kDynamicValues);

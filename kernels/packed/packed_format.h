@@ -26,34 +26,33 @@ namespace zeroth {
 // at least FLT_MIN.
 //
 // kNf4: value = kNf4Values[code] * magnitude, with one magnitude for each block of 64 values of a
-// row. Magnitudes are packed again ("double quantisation"): magnitude = kDynamicValues[code] *
-// scale
-// + offset in fp32, with one scale for each 256 magnitudes of the whole matrix, and one offset,
-// their mean. Codes, magnitudes and scales have the bits of bitsandbytes 0.50 with
+// row. Magnitudes are packed again ("double quantisation"): magnitude = offset + scale *
+// kDynamicValues[code] in fp32, with one scale for each 256 magnitudes of the whole matrix, and one
+// offset, their mean. Codes, magnitudes and scales have the bits of bitsandbytes 0.50 with
 // compress_statistics; so has the offset where the sum of bitsandbytes, whose order differs between
 // machines, rounds to the exact mean.
 //
-// kQ4_0 to kQ6_K: the blocks of a GGUF file as they are, with their scales in them
+// kQ4_0 to kQ6_K: the unchanged blocks of a GGUF file, which contain their scales
 // (kernels/packed/gguf_values.h). Values have the bits of the package gguf and of ggml's reference.
 enum class PackedFormat : uint8_t { kNone, kInt8, kNf4, kQ4_0, kQ8_0, kQ4_K, kQ5_K, kQ6_K };
 
-// The formats of GGUF's blocks.
+// The formats that are GGUF block types.
 inline constexpr PackedFormat kGgufFormats[] = {PackedFormat::kQ4_0, PackedFormat::kQ8_0,
                                                 PackedFormat::kQ4_K, PackedFormat::kQ5_K,
                                                 PackedFormat::kQ6_K};
 
-// All but kNone.
+// All formats but kNone.
 inline constexpr PackedFormat kPackedFormats[] = {
     PackedFormat::kInt8, PackedFormat::kNf4,  PackedFormat::kQ4_0, PackedFormat::kQ8_0,
     PackedFormat::kQ4_K, PackedFormat::kQ5_K, PackedFormat::kQ6_K};
 
 constexpr bool IsGgufFormat(PackedFormat format) { return format >= PackedFormat::kQ4_0; }
 
-// "none", "int8", "nf4", "q4_0", ...
+// Returns "none", "int8", "nf4", "q4_0", ...
 absl::string_view PackedFormatName(PackedFormat format);
 
-// The format of the parameter of this name, if it has the codes of a packed weight: its name ends
-// in .weight_FORMAT.
+// Returns the format of a parameter that holds the codes of a packed weight, by its name, which
+// ends in .weight_FORMAT; nullopt for other parameters.
 std::optional<PackedFormat> FormatOfCodes(absl::string_view parameter);
 
 // A packed matrix and its two arrays of bytes. constexpr, since device code uses it too.
@@ -70,12 +69,12 @@ struct PackedShape {
   int64_t rows = 0;
   int64_t cols = 0;
 
-  static constexpr int64_t kNf4Block = 64;         // values of a magnitude
-  static constexpr int64_t kNf4BlockBytes = 33;    // codes and the magnitude's code
-  static constexpr int64_t kNf4ScaleBlocks = 256;  // magnitudes of a scale
+  static constexpr int64_t kNf4Block = 64;         // values that share a magnitude
+  static constexpr int64_t kNf4BlockBytes = 33;    // codes, and the code of the magnitude
+  static constexpr int64_t kNf4ScaleBlocks = 256;  // magnitudes that share a scale
   static constexpr float kInt8MostCode = 127.0f;
 
-  // Columns, and bytes of their codes, that cannot be divided.
+  // The smallest unit into which a row can be cut: its columns, and the bytes of their codes.
   constexpr int64_t block() const {
     switch (format) {
       case PackedFormat::kNone:
@@ -122,14 +121,14 @@ struct PackedShape {
   }
   constexpr int64_t scale_bytes() const { return scales() * static_cast<int64_t>(sizeof(float)); }
 
-  // The magnitude of a block of kNf4 (of the whole matrix), of which `code` is the stored code.
+  // Decodes the stored magnitude `code` of a kNf4 block, which is counted in the whole matrix.
   float MagnitudeOf(int64_t nf4_block, uint8_t code, const float* all_scales) const {
     const float product = kDynamicValues[code] * all_scales[nf4_block / kNf4ScaleBlocks];
     return product + all_scales[scales() - 1];
   }
 };
 
-// InvalidArgument unless the matrix can be packed: its columns are a multiple of block().
+// Returns InvalidArgument unless the matrix can be packed: its columns are a multiple of block().
 absl::Status ValidatePackedShape(const PackedShape& shape);
 
 struct PackedMatrix {
@@ -137,7 +136,7 @@ struct PackedMatrix {
   std::vector<uint8_t> scales;
 };
 
-// Sets values to elements [begin, begin + values.size()) of a row-major matrix.
+// Fills `values` with elements [begin, begin + values.size()) of a row-major matrix.
 using ReadMatrix = absl::FunctionRef<absl::Status(int64_t begin, absl::Span<float> values)>;
 
 // Packs a matrix, which is read once, some rows at a time. InvalidArgument for a shape that cannot
@@ -145,8 +144,8 @@ using ReadMatrix = absl::FunctionRef<absl::Status(int64_t begin, absl::Span<floa
 // the errors of `read`.
 absl::StatusOr<PackedMatrix> PackMatrix(const PackedShape& shape, ReadMatrix read);
 
-// Returns all values of a packed matrix in fp32, exactly as kernels::Unpack makes them.
-// InvalidArgument if the numbers of bytes are not those of the shape.
+// Returns all values of a packed matrix in fp32, with the bits of kernels::Unpack. InvalidArgument
+// if the numbers of bytes do not match the shape.
 absl::StatusOr<std::vector<float>> UnpackMatrix(const PackedShape& shape,
                                                 absl::Span<const uint8_t> codes,
                                                 absl::Span<const uint8_t> scales);

@@ -1,8 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // The values of NF4's codes, and of the 8-bit codes of its blocks' magnitudes. Device code cannot
-// index these arrays: it initialises arrays in constant memory with them. An array inside of a
-// function would be copied to the stack, or to local memory, at each call.
+// index these arrays, and initialises arrays in constant memory from them. (An array inside a
+// function would be copied to the stack, or to local memory, at each call.)
 
 #pragma once
 

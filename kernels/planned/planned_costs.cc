@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The cost of each operation. Most read and write their tensors once. Operations that multiply or
-// need workspace state the amounts. Workspace is that of the operation's own files, *_cpu.cc and
+// The cost of each operation. Most operations read and write their tensors once; those that
+// multiply or need workspace state how much. Workspace is that of the operation's *_cpu.cc and
 // *_cuda.cc; tests/plan compares it with real runs.
 
 #include <algorithm>
@@ -50,7 +50,7 @@ double Product(int64_t m, int64_t n, int64_t k) {
   return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
 }
 
-// Every tensor once.
+// Returns the bytes of all tensors, each counted once.
 double Bytes(CallTensors tensors) {
   double bytes = 0;
   for (const Tensor* tensor : tensors) bytes += static_cast<double>(tensor->bytes());
@@ -97,7 +97,8 @@ KernelCost CostOf(const NormBackwardCall& call, const PlannedKernels& kernels,
   return {.bytes = Bytes(tensors), .scratch = sums * blocks * call.dim * kFloat};
 }
 
-// The forward's two matmuls with [seq, seq]. A causal mask leaves half of them, a window less.
+// Returns the FLOPs of forward's two matmuls over [seq, seq] scores, of which a causal mask leaves
+// half, and a window less.
 double AttentionFlops(const AttentionShape& shape) {
   const auto seq = static_cast<double>(shape.seq);
   const double window = shape.window == 0 ? seq : std::min(seq, static_cast<double>(shape.window));
@@ -128,8 +129,8 @@ KernelCost CostOf(const AttentionCall& call, const PlannedKernels& kernels, Call
   return cost;
 }
 
-// The workspace of the backward on a GPU: cuDNN's where it is asked, otherwise a number for each
-// row.
+// Returns the workspace of backward on a GPU: cuDNN's where cuDNN computes it, otherwise one float
+// for each row.
 int64_t GpuBackwardScratch(const AttentionBackwardCall& call, const PlannedKernels& kernels) {
   const AttentionShape& shape = call.shape;
   const int64_t own = shape.batch * shape.heads * shape.seq * kFloat;
@@ -158,15 +159,16 @@ KernelCost CostOf(const AttentionBackwardCall& call, const PlannedKernels& kerne
   return cost;
 }
 
-// Bytes of the logits, of their softmax, of its gradient and of the logits' gradient.
+// Returns the bytes of the logits, of their softmax, of its gradient and of the logits' gradient.
 int64_t UnfusedLossBytes(const LinearCrossEntropyCall& call, const UnfusedLoss& loss) {
   const auto type = static_cast<int64_t>(SizeOf(call.dtype));
   const auto softmax_type = static_cast<int64_t>(SizeOf(loss.softmax_dtype));
   return call.rows * call.vocab * (type + 3 * softmax_type);
 }
 
-// Bytes that are allocated now, and would not be at the peak of an unfused loss: gathered units,
-// the buffers of collectives, and the memory of gradients that begin with this call.
+// Returns the bytes that are allocated now, but would not be at the peak of an unfused loss:
+// gathered units, the buffers of collectives, and the memory of gradients that begin with this
+// call.
 int64_t AbsentBytes(const LinearCrossEntropyCall& call, const UnfusedLoss& loss,
                     const PlannedKernels& kernels, CallTensors tensors) {
   const MemoryStats now = kernels.planned_device().allocator().stats();
@@ -242,8 +244,8 @@ KernelCost CostOf(const RopeCall& call, const PlannedKernels&, CallTensors) {
           .place = KernelCost::kTable};
 }
 
-// False for a plan of another system, which composes its loss of PyTorch's operations and compiles
-// them.
+// Returns whether Zeroth's own kernels are planned. False if the plan is of another system, which
+// builds its loss from PyTorch operations and compiles them.
 bool AreOwn(const PlannedKernels& kernels) {
   return !kernels.planned_device().unfused_loss().has_value();
 }
@@ -262,8 +264,8 @@ KernelCost CostOf(const Fp8GemmCall& call, const PlannedKernels& kernels, CallTe
                    Bytes(call.m * call.n, call.c_dtype)};
 }
 
-// The throughput of grouped_gemm.cu: by the step times of a model with 128 experts on an H200, 120
-// to 150 TFLOP/s.
+// The throughput of grouped_gemm.cu, which step times of a model with 128 experts on an H200 put at
+// 120 to 150 TFLOP/s.
 double GroupedFlopsPerSecond(DType dtype, const PlannedKernels& kernels) {
   constexpr double kReachedOnGpu = 140e12;
   const double products = kernels.FlopsPerSecond(dtype);

@@ -42,7 +42,7 @@ double PlannedKernels::Fill(int64_t m, int64_t n, int64_t k) const {
 }
 
 absl::Status PlannedKernels::Note(absl::string_view operation, const KernelCost& cost) {
-  // Before the allocations, so that a peak of memory is ascribed to this call.
+  // The cost is noted before the allocations, so that a peak of memory is ascribed to this call.
   const double by_memory = cost.bytes / (machine().memory_bandwidth * device_.units());
   const double by_products = cost.flops / cost.flops_per_second;
   PlannedDevice::Add(

@@ -15,8 +15,8 @@
 
 namespace zeroth {
 
-// The cost of a call. It takes the time of its arithmetic or of its memory, whichever is longer, or
-// both if one does not hide the other.
+// The cost of a call. Its time is that of its arithmetic or of its memory traffic, whichever is
+// longer, or the sum of both unless `hides_memory`.
 struct KernelCost {
   double flops = 0;
   double flops_per_second = 1;
@@ -25,7 +25,7 @@ struct KernelCost {
   int launches = 1;
   int64_t scratch = 0;  // bytes of workspace
   // Where the scratch lies. A CPU has one block for each place, which grows to the largest call and
-  // stays. On a GPU scratch lives as long as the call.
+  // stays. On a GPU, scratch lives as long as the call, except for kTable.
   enum Place { kShared, kProducts, kTable } place = kShared;
 };
 
@@ -40,9 +40,9 @@ class PlannedKernels final : public Kernels {
   PlannedDevice& planned_device() const { return device_; }
   bool is_gpu() const { return device_.machine().is_gpu; }
   int threads() const { return device_.options().threads; }
-  // The matmul rate of this type, of all devices that work for the rank together.
+  // Returns the matmul rate in this type of all devices that work for the rank together.
   double FlopsPerSecond(DType dtype) const;
-  // The part of that rate that a matmul of this shape reaches: a GPU works in waves of tiles.
+  // Returns the fraction of that rate that this shape reaches: a GPU computes whole waves of tiles.
   double Fill(int64_t m, int64_t n, int64_t k) const;
 
   absl::Status Note(absl::string_view operation, const KernelCost& cost);

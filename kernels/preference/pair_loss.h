@@ -17,7 +17,7 @@
 
 namespace zeroth {
 
-// Sums over the targets of an answer that count.
+// Sums over the counted targets of one answer.
 struct AnswerSums {
   double losses = 0;
   double reference = 0;
@@ -33,7 +33,7 @@ struct PairLoss {
   double by_rejected = 0;
 };
 
-// log(1 + e^x) without overflow: -log sigmoid(-x).
+// Returns log(1 + e^x) = -log sigmoid(-x) without overflow.
 ZEROTH_ON_EVERY_DEVICE inline double SoftPlus(double x) {
   return x > 0 ? x + ::log1p(::exp(-x)) : ::log1p(::exp(x));
 }
@@ -46,19 +46,19 @@ ZEROTH_ON_EVERY_DEVICE inline double Sigmoid(double x) {
 ZEROTH_ON_EVERY_DEVICE inline PairLoss LossOfPair(const PreferenceOptions& options,
                                                   const AnswerSums& chosen,
                                                   const AnswerSums& rejected) {
-  // How a log-probability is made of the sum of losses: 1 / count for a mean.
+  // Scales a sum of log-probabilities: 1 keeps the sum, 1 / count makes the mean.
   const auto scale = [&options](const AnswerSums& answer) {
     if (options.kind == PreferenceKind::kDpo) return 1.0;
     return answer.targets > 0 ? 1 / static_cast<double>(answer.targets) : 0.0;
   };
   const double of_chosen = scale(chosen);
   const double of_rejected = scale(rejected);
-  // log p, or with a reference log p - log r.
+  // log p, or log p - log r with a reference.
   double c = (chosen.reference - chosen.losses) * of_chosen;
   double r = (rejected.reference - rejected.losses) * of_rejected;
   const auto beta = static_cast<double>(options.beta);
   PairLoss pair;
-  // Rewards relative to a reference are of whole answers.
+  // With a reference, rewards are made of sums over the answer, even where the loss uses means.
   const bool of_sums = UsesReference(options.kind);
   pair.reward_chosen = beta * (of_sums ? chosen.reference - chosen.losses : c);
   pair.reward_rejected = beta * (of_sums ? rejected.reference - rejected.losses : r);

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Losses of pairs of answers, of which somebody preferred one, from the losses of their tokens.
+// Losses of pairs of a chosen and a rejected answer, computed from the losses of their tokens.
 
 #pragma once
 
@@ -13,23 +13,22 @@
 
 namespace zeroth {
 
-// What a pair's loss is. log p is the log-probability of an answer under the model, and log r under
-// a reference model: sums over the answer's tokens for kDpo, means for the others. c is the chosen
-// answer and r the rejected one; S(z) is -log sigmoid(z), or with label smoothing s
-// (1 - s) S(z) + s S(-z).
+// The loss of a pair. log p is the log-probability of an answer under the model, and log r under a
+// reference model: sums over the answer's tokens for kDpo, means for the others. c is the chosen
+// answer and r the rejected one; S(z) is -log sigmoid(z), or with label smoothing s (1 - s) S(z) +
+// s S(-z).
 enum class PreferenceKind : uint8_t {
   // S(beta ((log p(c) - log r(c)) - (log p(r) - log r(r)))): Rafailov et al., "Direct Preference
   // Optimization", 2023. A reward is beta (log p - log r).
   kDpo,
   // ((log p(c) - log r(c)) - (log p(r) - log r(r)) - 1 / (2 beta))^2: Azar et al., "A General
-  // Theoretical Paradigm to Understand Learning from Human Preferences", 2023. A reward is that of
-  // kDpo, of sums over tokens.
+  // Theoretical Paradigm to Understand Learning from Human Preferences", 2023. Its reward is
+  // kDpo's, made of sums over tokens.
   kIpo,
   // S(beta (log p(c) - log p(r)) - gamma): Meng et al., "SimPO", 2024. A reward is beta log p.
   kSimpo,
   // -log p(c) + beta S(logit p(c) - logit p(r)), logit p = log p - log(1 - p): Hong et al., "ORPO",
-  // 2024. A reward is beta log p.
-  // In the odds, log p is at most -1e-6.
+  // 2024. A reward is beta log p. In the odds, log p is at most -1e-6.
   kOrpo,
 };
 
@@ -45,13 +44,13 @@ struct PreferenceOptions {
   float gamma = 0.0f;            // kSimpo: the margin; at least 0
 };
 
-// Of a batch: each is a mean over pairs.
+// Means over the pairs of a batch.
 struct PreferenceStatistics {
   static constexpr int64_t kCount = 4;
   float loss = 0;
   float reward_chosen = 0;
   float reward_rejected = 0;
-  float accuracy = 0;  // pairs whose chosen answer has the larger reward
+  float accuracy = 0;  // share of the pairs whose chosen answer has the larger reward
 
   float margin() const { return reward_chosen - reward_rejected; }
 };
@@ -73,8 +72,8 @@ struct PreferenceLossArgs {
 
 namespace kernels {
 
-// Adds up rows and pairs in their order, in float64: deterministic. An answer without a target
-// that counts has a mean of 0.
+// Adds up rows and pairs in their order, in float64: deterministic. An answer without a counted
+// target has a mean of 0.
 absl::Status PreferenceLoss(Kernels& kernels, const PreferenceLossArgs& args);
 
 }  // namespace kernels

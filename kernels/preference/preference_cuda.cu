@@ -15,7 +15,7 @@ namespace {
 constexpr int kPairThreads = 128;
 constexpr int kStatistics = static_cast<int>(PreferenceStatistics::kCount);
 
-// The sum of each thread's value, in the order of threads, in thread 0.
+// Returns to thread 0 the sum of all threads' values, in the order of threads.
 __device__ __forceinline__ double OrderedSum(double value, double* scratch) {
   scratch[threadIdx.x] = value;
   __syncthreads();

@@ -13,7 +13,7 @@ namespace zeroth {
 
 class PreferenceSuite : public KernelsSuite {
  protected:
-  // A pair of two answers of one token each, with these losses.
+  // Makes a pair of two answers of one token each, with these losses.
   PreferenceLossArgs PairOfTokens(const std::vector<float>& losses) {
     PreferenceLossArgs args;
     args.losses = Upload({2}, losses);
@@ -48,7 +48,7 @@ struct Expected {
 
 double NegLogSigmoid(double x) { return std::log(1 + std::exp(-x)); }
 
-// The sums over pairs by the formulas of the papers.
+// Computes the sums over pairs by the formulas of the papers.
 Expected Reference(const PreferenceOptions& options, const Pairs& pairs,
                    const std::vector<double>& losses) {
   const auto beta = static_cast<double>(options.beta);

@@ -13,7 +13,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/quantize/quantize_cpu.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.h.
+// Must come after foreach_target.h.
 #include "hwy/highway.h"
 
 #include "zeroth/kernels/cpu/element-inl.h"
@@ -23,7 +23,7 @@ namespace zeroth::cpu {
 namespace HWY_NAMESPACE {
 
 constexpr uint32_t kInfinityBits = 0x7f800000;
-// The depth of a tree over more pieces than fit into memory.
+// Deep enough for a tree over more pieces than fit into memory.
 constexpr int kMostLevels = 32;
 
 template <class D>

@@ -15,7 +15,7 @@ namespace {
 constexpr int kWarpsPerBlock = 8;
 constexpr unsigned kInfinityBits = 0x7f800000u;
 constexpr unsigned kNaNBits = 0x7fc00000u;
-// The depth of the tree over pieces. Each rank has a piece.
+// The depth of the tree over pieces, of which each rank has one.
 constexpr int kMostLevels = 20;
 
 // A warp quantises a block of values. Magnitudes are compared as the bits of floats, which are
@@ -75,8 +75,8 @@ __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
 }
 
 // Sums element `at` of all pieces along the fixed tree. Level l holds the sum of 2^l pieces that
-// waits for its neighbour. Its index is known at compile time; otherwise the array would lie in
-// memory.
+// waits for its neighbour. Levels are indexed by compile-time constants, so that the array stays in
+// registers.
 __device__ __forceinline__ float SumOfPieces(const QuantizedBlocks& shape, int64_t bytes,
                                              int64_t pieces, const uint8_t* quantized, int64_t at) {
   float waiting[kMostLevels] = {};

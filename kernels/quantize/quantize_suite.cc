@@ -23,7 +23,7 @@ class QuantizeSuite : public KernelsSuite {
 
 namespace {
 
-// Codes and scales one by one, by the definition.
+// Computes codes and scales one by one, by the definition.
 std::vector<uint8_t> QuantizedOnHost(const QuantizedBlocks& shape,
                                      const std::vector<float>& values) {
   std::vector<uint8_t> bytes(static_cast<size_t>(shape.bytes()));
@@ -59,7 +59,7 @@ float ValueOnHost(const QuantizedBlocks& shape, const std::vector<uint8_t>& byte
   return static_cast<float>(static_cast<int8_t>(base[at])) * scale;
 }
 
-// [begin, end) along the fixed tree.
+// Sums terms [begin, end) along the fixed tree.
 float TreeSum(const std::vector<float>& terms, size_t begin, size_t end) {
   if (end - begin == 1) return terms[begin];
   size_t half = 1;

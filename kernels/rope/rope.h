@@ -15,12 +15,12 @@
 
 namespace zeroth {
 
-// The rotation frequencies of a head's pairs, with the names of Hugging Face. Pair i turns by
+// The rotation frequencies of a head's pairs, with Hugging Face's names. Pair i turns by
 // theta^(-2 i / rotary_dim) radians for each position; models for longer contexts scale that down.
 struct RopeSpec {
   enum class Type : uint8_t {
     kDefault,
-    kLinear,    // all by `factor` (Chen et al., "Extending context window ...", 2023)
+    kLinear,    // all divided by `factor` (Chen et al., "Extending context window ...", 2023)
     kLlama3,    // only slow pairs are scaled ("The Llama 3 herd", 2024)
     kYarn,      // a ramp over i, and longer vectors (Peng et al., "YaRN", 2023)
     kLongrope,  // a divisor for each pair, and longer vectors (Ding et al., "LongRoPE", 2024)
@@ -28,7 +28,7 @@ struct RopeSpec {
   double theta = 10000.0;
   Type type = Type::kDefault;
   double factor = 1.0;
-  double original_context = 0;  // positions that the model was trained on first; the last three
+  double original_context = 0;  // positions of pre-training; for the last three types
   // kLlama3: pairs that turn fewer than low_freq_factor times within the original context are
   // slowed down by the factor; pairs that turn more than high_freq_factor times keep their
   // frequency.
@@ -39,13 +39,13 @@ struct RopeSpec {
   double beta_slow = 1.0;
   bool truncate = true;           // the ramp begins and ends at whole pairs
   double attention_factor = 1.0;  // scales the rotated vectors
-  // kLongrope: what divides the frequency of each pair, and the same for sequences that are longer
-  // than the original context.
+  // kLongrope: the divisors of the pairs' frequencies, for sequences within the original context
+  // and for longer ones.
   std::vector<double> factors = {};
   std::vector<double> long_factors = {};
-  double rotated_share = 1.0;  // of a head's elements, from the first on; the others stay
+  double rotated_share = 1.0;  // the share of a head's elements that is rotated, from the first on
 
-  // The number of elements of a head that are rotated.
+  // Returns the number of elements of a head that are rotated.
   int64_t rotary_dim(int64_t head_dim) const {
     return static_cast<int64_t>(static_cast<double>(head_dim) * rotated_share);
   }
@@ -78,11 +78,11 @@ absl::Status Rope(Kernels& kernels, const RopeArgs& args);
 
 }  // namespace kernels
 
-// What a device needs beside the table of angles.
+// What a device needs besides the table of angles.
 struct RopeRows {
   int64_t batch = 0;
   int64_t seq = 0;
-  int64_t heads = 0;  // queries and keys together: what is rotated
+  int64_t heads = 0;  // query and key heads, all of which are rotated
   int64_t head_dim = 0;
   int64_t rotary_dim = 0;  // even
   int64_t packed_dim = 0;
@@ -94,7 +94,7 @@ struct RopeRows {
 // The checked arguments.
 struct RopeCall : RopeRows {
   DType dtype = DType::kFloat32;
-  RopeSpec spec;  // whose `factors` are those of the sequence's length
+  RopeSpec spec;  // with the `factors` for the sequence's length
   bool inverse = false;
   // Returns the number of positions that a table needs. Rounded up to a power of two if tokens are
   // cached, so that the table is not rebuilt for every token.

@@ -17,7 +17,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/rope/rope_cpu.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.h.
+// Must come after foreach_target.h.
 #include "hwy/highway.h"
 
 #include "zeroth/kernels/cpu/element-inl.h"
@@ -26,8 +26,8 @@ HWY_BEFORE_NAMESPACE();
 namespace zeroth::cpu {
 namespace HWY_NAMESPACE {
 
-// (lower, upper) = (lower cos - upper sin, upper cos + lower sin). The caller has set the sign of
-// `sine`.
+// Computes (lower, upper) = (lower cos - upper sin, upper cos + lower sin). The caller has set the
+// sign of `sine`.
 template <class V>
 HWY_INLINE void Rotate(V cosine, V sine, V& lower, V& upper) {
   const V rotated = hn::NegMulAdd(upper, sine, hn::Mul(lower, cosine));
@@ -35,7 +35,7 @@ HWY_INLINE void Rotate(V cosine, V sine, V& lower, V& upper) {
   lower = rotated;
 }
 
-// Rotates the first 2 * half elements of a head. `sign` is that of the angle.
+// Rotates the first 2 * half elements of a head, by angles of the sign `sign`.
 template <typename T>
 HWY_INLINE void RotateHead(size_t half, const float* cosines, const float* sines, float sign,
                            T* x) {

@@ -13,7 +13,7 @@
 namespace zeroth::cuda {
 namespace {
 
-// An item is a pack of frequencies of one head of one token.
+// Each item is a pack of frequencies of one head of one token.
 template <int N, typename T>
 __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
     Rotate(RopeRows call, const float* table, float sign) {
@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
   }
 }
 
-// The frequencies that one launch has as a parameter.
+// Frequencies passed by value to one launch.
 struct FrequencyPack {
   static constexpr int kMost = 128;
   double values[kMost];

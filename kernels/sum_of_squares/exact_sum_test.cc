@@ -17,7 +17,7 @@ namespace {
 
 std::vector<int64_t> Zero() { return std::vector<int64_t>(ExactSum::kWords); }
 
-// The words of 2^exponent, exponent at least kMinExponent.
+// Adds `count` times 2^exponent to the words; the exponent is at least kMinExponent.
 void AddPower(int exponent, int64_t count, std::vector<int64_t>& words) {
   const int bit = exponent - ExactSum::kMinExponent;
   words[static_cast<size_t>(bit / ExactSum::kBinBits)] += count << (bit % ExactSum::kBinBits);

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The exact sum of squares of gradients in many tensors and on many ranks, and the norm made of it.
+// The exact sum of squares of gradients in many tensors and on many ranks, and the norm from it.
 
 #pragma once
 
@@ -36,7 +36,7 @@ struct ExactSum {
   static constexpr int kInfWord = kBins + 1;
   static constexpr int kWords = kBins + 2;
 
-  // The sum as the nearest double; infinity or NaN if an infinite or NaN element was added.
+  // Returns the sum as the nearest double; infinity or NaN if an infinite or NaN element was added.
   // words.size() == kWords.
   static double Decode(absl::Span<const int64_t> words);
   // Adds the square of one value, on the host, and normalises the words. It is the reference for

@@ -144,13 +144,13 @@ struct Element {
   unsigned mantissa;
 };
 
-// A lane's part of a warp's sum of squares: shifted mantissas are high * 2^kWindow + low, and their
-// squares are summed as three kinds of products.
+// A lane's part of a warp's sum of squares. Shifted mantissas are high * 2^kWindow + low, and their
+// squares are summed in three parts: high^2, high * low and low^2.
 class SquareSum {
  public:
   __device__ __forceinline__ explicit SquareSum(int64_t* words) : words_(words) {}
 
-  // Adds elements of which the largest of the warp has exponent `top`.
+  // Adds a tile whose largest exponent over the whole warp is `top`.
   __device__ __forceinline__ void AddTile(const unsigned (&bits)[kItems], int top) {
     if (top > top_ || top < top_ - kMostBelowTop || tiles_ == kMostTiles) {
       Flush();
@@ -220,7 +220,7 @@ class SquareSum {
   u64 low_ = 0;
 };
 
-// Each warp processes tiles in turn.
+// Each warp strides over the tiles.
 template <typename T>
 __global__ void __launch_bounds__(kThreads, kSquaresBlocks)
     SquareSums(const __grid_constant__ SquaresTable table) {

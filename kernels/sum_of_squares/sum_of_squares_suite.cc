@@ -24,7 +24,8 @@ class SumOfSquaresSuite : public KernelsSuite {
   static std::vector<int64_t> Words(const Tensor& sum);
   // Returns ClipFactor's result for the squares of `values`.
   std::vector<float> NormAndFactor(const std::vector<float>& values, double scale, double max_norm);
-  // Random mantissas and signs, exponent fields uniform on [lowest, highest], and a tenth of zeros.
+  // Returns values with random mantissas and signs, exponent fields uniform on [lowest, highest],
+  // and a tenth of zeros.
   std::vector<float> WildValues(int64_t count, int lowest_exponent, int highest_exponent);
 };
 

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Holds a test program to fewer instructions than its processor has, as another user's machine
-// would:
+// Restricts a test program to fewer instruction sets than its processor has, as on another user's
+// machine:
 //
 //   bazel test --test_env=ZEROTH_TEST_ISA=avx2 //tests/parity/...
 //   bazel test --test_env=ZEROTH_TEST_ISA=portable //tests/parity/...

@@ -1,8 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // The fixture of the shared kernel tests: a device by name, tensors from and to the host, random
-// values. Every device passes the same suites: a program of tests has those of the operations that
-// it links, for the devices that it links.
+// values. Every device passes the same suites. A test program runs the suites of the operations
+// that it links, on the devices that it links.
 
 #pragma once
 
@@ -24,8 +24,8 @@
 
 namespace zeroth {
 
-// The parameter is the device type; "cuda/flash" is one with AttentionBackend::kFlash, where others
-// compute attention by cuDNN if there is one.
+// The parameter is the device type; "cuda/flash" stands for AttentionBackend::kFlash, while plain
+// "cuda" computes attention by cuDNN if there is one.
 class KernelsSuite : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override;
@@ -33,21 +33,21 @@ class KernelsSuite : public testing::TestWithParam<std::string> {
   Device& device() { return *device_; }
   Kernels& kernels() { return *kernels_; }
 
-  // fp32, or a 16-bit float rounded to nearest even.
+  // Uploads values as fp32, or rounded to nearest even as a 16-bit float.
   Tensor Upload(const Shape& shape, const std::vector<float>& values,
                 DType dtype = DType::kFloat32);
   Tensor UploadTokens(const Shape& shape, const std::vector<int32_t>& values);
-  // A tensor of NaNs: an element that a kernel forgets to write shows.
+  // Returns a tensor of NaNs, in which an element that a kernel forgets to write shows.
   Tensor Unwritten(const Shape& shape, DType dtype = DType::kFloat32);
-  // The values of an fp32, bf16 or fp16 tensor.
+  // Returns the values of an fp32, bf16 or fp16 tensor.
   std::vector<float> Download(const Tensor& tensor);
 
-  // The error of a call, or else of its data, which shows once the stream has run it.
+  // Returns the error of a call, or else of its data, which shows once the stream has run it.
   absl::Status WhenDone(const absl::Status& enqueued) {
     return enqueued.ok() ? kernels().stream().Synchronize() : enqueued;
   }
 
-  // Uniform on [low, high].
+  // Returns a number that is uniform on [low, high].
   int64_t RandomSize(int64_t low, int64_t high);
   std::vector<float> RandomNormal(int64_t count, float stddev = 1.0f);
   std::mt19937_64& random() { return random_; }
@@ -58,7 +58,7 @@ class KernelsSuite : public testing::TestWithParam<std::string> {
   std::unique_ptr<Kernels> kernels_;
 };
 
-// The device types whose kernels are linked in; suites are instantiated for these.
+// Returns the device types whose kernels are linked in; suites are instantiated for these.
 std::vector<std::string> TestedDevices();
 
 // The types of activations, parameters and gradients of parameters.
@@ -77,16 +77,16 @@ inline constexpr TypePair kTypePairs[] = {
 
 std::vector<double> ToDouble(const std::vector<float>& values);
 
-// Elementwise |actual - expected| <= relative * max|expected| + absolute; NaN fails. `what` names
-// the values.
+// Expects |actual - expected| <= relative * max|expected| + absolute for every element; NaN fails.
+// `what` names the values.
 void ExpectClose(const std::vector<float>& actual, const std::vector<double>& expected,
                  double relative, double absolute, const std::string& what);
 
-// InvalidArgument whose message contains every one of `words`.
+// Expects InvalidArgument with a message that contains every one of `words`.
 void ExpectInvalid(const absl::Status& status, const std::vector<std::string>& words);
 
-// |analytic - numeric| small against max|analytic|, where numeric[i] is the central difference of
-// `loss` at x[i]. `loss` is a float64 reference.
+// Expects |analytic - numeric| to be small against max|analytic|, where numeric[i] is the central
+// difference of `loss` at x[i]. `loss` is a float64 reference.
 template <typename Loss>
 void ExpectGradient(const Loss& loss, std::vector<double> x, const std::vector<double>& analytic) {
   ASSERT_EQ(x.size(), analytic.size());

@@ -1,8 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Parts of an embedding and of a loss for a vocabulary that is divided among ranks: they find the
-// tokens that belong to a rank's part, and compute softmax cross-entropy from the statistics of all
-// parts. Gemm computes the matmuls, and the caller exchanges the statistics. Deterministic.
+// Embedding and loss with a vocabulary that is divided among ranks: finds the tokens of a rank's
+// part, and computes softmax cross-entropy from the statistics of all parts. Gemm computes the
+// matmuls, and the caller exchanges the statistics. Deterministic.
 
 #pragma once
 
@@ -16,8 +16,8 @@
 
 namespace zeroth {
 
-// Number of statistics for a row of logits and a part of the vocabulary: the largest logit, the sum
-// of e^(logit - largest), and the target's logit, or 0 if the target is in another part.
+// Number of statistics of a row of logits within a part of the vocabulary: the largest logit, the
+// sum of e^(logit - largest), and the target's logit, or 0 if the target is in another part.
 inline constexpr int64_t kSoftmaxStatistics = 3;
 
 struct LocalIdsArgs {
@@ -63,11 +63,11 @@ namespace kernels {
 
 absl::Status LocalIds(Kernels& kernels, const LocalIdsArgs& args);
 absl::Status SoftmaxStatistics(Kernels& kernels, const SoftmaxStatisticsArgs& args);
-// Adds the sums of parts in their order, so that the result does not depend on which rank has which
-// part.
+// Adds the parts' sums in the order of parts, so that the result does not depend on which rank
+// holds which part.
 absl::Status SoftmaxGradient(Kernels& kernels, const SoftmaxGradientArgs& args);
 absl::Status MeanLoss(Kernels& kernels, const MeanLossArgs& args);
-// OK if the device has these operations; otherwise Unimplemented names the device.
+// Returns OK if the device has these operations, and otherwise Unimplemented with its name.
 absl::Status SupportsDividedVocabulary(Kernels& kernels);
 
 }  // namespace kernels

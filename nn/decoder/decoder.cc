@@ -31,7 +31,7 @@ std::unique_ptr<Linear> MakeLinear(const std::string& scope, const std::vector<s
   return BuildLinear(scope, options, lora);
 }
 
-// transformers rounds an embedding's factor to the type of the embedding.
+// Rounds to `dtype`, as transformers rounds an embedding's factor to the type of the embedding.
 float RoundedTo(DType dtype, float value) {
   if (dtype == DType::kBFloat16) return ToFloat(ToBFloat16(value));
   return dtype == DType::kFloat16 ? ToFloat(ToFloat16(value)) : value;
@@ -119,7 +119,7 @@ DecoderBlock::DecoderBlock(int64_t layer, const DecoderConfig& config, const Lor
   };
   const auto head_dim = static_cast<double>(config.head_dim);
   const auto scalar = static_cast<double>(config.query_scalar);
-  // Norms of queries have the factor where there are some.
+  // With norms of queries, QkNorms::query_scale has the factor.
   const bool scales_scores = names.q_norm.empty() && config.query_scalar != config.head_dim;
   if (scales_scores) options.scale = static_cast<float>(1.0 / std::sqrt(scalar));
   attention_ = AddChild(std::make_unique<Attention>(
@@ -265,7 +265,7 @@ absl::StatusOr<std::vector<DivisionRule>> Decoder::DivisionRules() const {
   std::vector<int64_t> sections;
   if (names.qkv.size() == 1) sections = {q, kv, kv};
   for (size_t i = 0; i < names.qkv.size(); ++i) {
-    // The number of heads of keys and values divides that of queries.
+    // For a fused qkv kv_heads suffices, since it divides heads.
     rules.push_back({attention + names.qkv[i], Division::kOutputs, sections,
                      sections.empty() && i == 0 ? heads : kv_heads});
   }
@@ -276,7 +276,7 @@ absl::StatusOr<std::vector<DivisionRule>> Decoder::DivisionRules() const {
   }
   if (config_.experts > 0) {
     rules.push_back({mlp + names.router, Division::kReplicated});
-    // The weights of each expert, whose number comes before these names.
+    // The weights of each expert, matched by what follows the expert's number.
     for (const std::string& name : names.mlp_in) rules.push_back({name, Division::kOutputs});
     rules.push_back({names.mlp_out, Division::kDepth});
   }

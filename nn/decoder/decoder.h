@@ -83,7 +83,7 @@ struct DecoderConfig {
 
   // Rotary positions; false: a learned vector for each position.
   bool rotary = true;
-  bool rotates_shares = false;  // config.json may say that a part of each head is rotated
+  bool rotates_shares = false;  // config.json may have a partial_rotary_factor
   RopeSpec rope;
   // The number of tokens that a token attends to, itself and those before it; 0: all.
   int64_t window = 0;

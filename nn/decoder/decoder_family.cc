@@ -234,7 +234,7 @@ DecoderRegistration::DecoderRegistration(DecoderFamily family) {
     config.rope.theta = preset.rope_theta;
     config.norm_eps = preset.norm_eps;
     nlohmann::json json = WriteConfig(family, config, preset.more);
-    json.erase(kLayerTypes);  // those of the pattern
+    json.erase(kLayerTypes);  // the pattern implies them
     json.update(preset.more);
     presets.push_back({preset.name, json.dump()});
   }

@@ -32,7 +32,8 @@ double NumberOr(ConfigReader& reader, const char* key, double fallback) {
   return reader.Has(key) ? reader.Number(key) : fallback;
 }
 
-// The factor by which YaRN lengthens vectors (its equation 22, with DeepSeek's coefficient).
+// YaRN's attention factor: how much longer vectors become (equation 22, with DeepSeek's
+// coefficient).
 double YarnLength(double factor, double coefficient) {
   return factor <= 1.0 ? 1.0 : 0.1 * coefficient * std::log(factor) + 1.0;
 }
@@ -87,7 +88,8 @@ void ReadShare(ConfigReader& reader, bool rotates_shares, RopeSpec& spec) {
                  "a number above 0 and at most 1");
 }
 
-// The length of vectors is that of transformers, which knows the factor by the positions as well.
+// As in transformers, a missing factor follows from the positions, and a missing attention factor
+// from the factor.
 void ReadLongrope(const nlohmann::json& rope, ConfigReader& reader, int64_t max_positions,
                   int64_t original, RopeSpec& spec) {
   spec.type = RopeSpec::Type::kLongrope;

@@ -54,7 +54,7 @@ DecoderFamily Gpt2() {
                   {"embd_pdrop", 0.0, Use::kWrite},
                   {"resid_pdrop", 0.0, Use::kWrite},
                   {"torch_dtype", "float32", Use::kWrite}};
-  // 0.8 M parameters over bytes, for the first minute; then the published sizes.
+  // 0.8 M parameters over bytes, for a first run; then the published sizes.
   family.presets = {{"gpt2_nano", 257, 256, 128, 4, 4},
                     {"gpt2_124m", 50257, 1024, 768, 12, 12},
                     {"gpt2_355m", 50257, 1024, 1024, 24, 16},

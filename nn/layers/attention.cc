@@ -20,7 +20,7 @@ Attention::Attention(std::string name, const AttentionOptions& options, std::uni
   shape_.scale = options.scale;
   shape_.cap = options.cap;
   qkv_ = AddChild(std::move(qkv));
-  // The matrix that holds queries, keys and values, or one of the three.
+  // Fused qkv, or one of q, k and v.
   const int64_t kv_width = options.kv_heads * options.head_dim;
   for (const LinearPart& part : qkv_->parts()) {
     MatrixStructure matrix = part.weight->matrix();

@@ -92,7 +92,7 @@ std::vector<const PackedWeight*> PackedWeights(const Module& module) {
 }
 
 std::vector<const Parameter*> StoredParameters(const Module& module) {
-  std::map<const Parameter*, const Parameter*> stored;  // nullptr: not at all
+  std::map<const Parameter*, const Parameter*> stored;  // nullptr: not stored
   for (const PackedWeight* packed : PackedWeights(module)) {
     stored[packed->codes] = packed->weight;
     if (packed->scales != nullptr) stored[packed->scales] = nullptr;

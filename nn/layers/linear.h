@@ -25,7 +25,7 @@ struct LinearOptions {
   struct Projection {
     std::string name;
     int64_t out = 0;
-    // Not kNone: the weight is frozen in few bits. Only for kOutIn.
+    // Not kNone: the weight is frozen and quantised. Only for kOutIn.
     PackedFormat packed = PackedFormat::kNone;
   };
   std::vector<Projection> projections;
@@ -52,7 +52,7 @@ class Linear : public Module {
   // One for each projection, in order.
   const std::vector<LinearPart>& parts() const { return parts_; }
   WeightLayout layout() const { return layout_; }
-  // Of the packed parts, in order.
+  // The weights of the packed parts, in order.
   absl::Span<const std::unique_ptr<PackedWeight>> packed() const { return packed_; }
 
   // Makes the layer multiply in 8-bit floats (Fp8LinearOp) if its sizes allow it (FitsFp8). Returns
@@ -61,15 +61,16 @@ class Linear : public Module {
   bool uses_fp8() const { return uses_fp8_; }
 
  protected:
-  // The matmuls of `parts`, which are the layer's, perhaps without biases, with x, plus the biases,
-  // and then `activation`. x has the type that the hooks ask for. `is_read` is that of LinearOp.
+  // Multiplies x by `parts`, the layer's parts, perhaps without their biases, adds the biases, and
+  // applies `activation`. x must have the type that the hooks ask for. `is_read` is that of
+  // LinearOp.
   absl::StatusOr<Value> Product(Context& context, const Value& x,
                                 const std::vector<LinearPart>& parts, Activation activation,
                                 bool is_read = true);
 
  private:
   std::vector<LinearPart> parts_;
-  // Not in a unit, so not among the module's parameters.
+  // PackedWeight::weight of the packed parts: in no unit, so not among the module's parameters.
   std::vector<std::unique_ptr<Parameter>> unpacked_;
   std::vector<std::unique_ptr<PackedWeight>> packed_;
   WeightLayout layout_;
@@ -79,14 +80,14 @@ class Linear : public Module {
 // The packed weights of a module and its descendants, in order of declaration.
 std::vector<const PackedWeight*> PackedWeights(const Module& module);
 
-// The parameters of a module and its descendants as files have them: each packed weight instead of
-// its codes and scales.
+// Returns the parameters of a module and its descendants that files store: each packed weight
+// itself, not its codes and scales.
 std::vector<const Parameter*> StoredParameters(const Module& module);
 
 // InvalidArgument or Unimplemented names a weight that its format does not fit.
 absl::Status ValidatePackedWeights(const Module& module);
 
-// Gives each packed weight the part that its codes have become (DivideParameters).
+// Divides each packed weight as DivideParameters has divided its codes.
 absl::Status DividePackedWeights(const Module& module);
 
 // Names of linear layers, in order of declaration.

@@ -49,7 +49,7 @@ absl::Status CheckTargets(const Module& model, const LoraOptions& options) {
   return absl::OkStatus();
 }
 
-// Modules match by the ends of their names, as in PEFT, of which "norm" means all norms.
+// Matches modules by the end of their names, as PEFT does: "norm" matches all norms.
 absl::Status TrainSavedModules(const Module& model, const LoraOptions& options) {
   if (options.modules_to_save.empty()) return absl::OkStatus();
   std::set<absl::string_view> adapted;

@@ -28,7 +28,7 @@
 namespace zeroth {
 
 struct LoraOptions {
-  int64_t rank = 0;  // of A B; 0: no adapters
+  int64_t rank = 0;  // of A and B; 0: no adapters
   double alpha = 16;
   // Rank-stabilized LoRA (Kalajdzievski, "A Rank Stabilization Scaling Factor for Fine-Tuning with
   // LoRA", 2023): the scale is alpha / sqrt(rank) instead of alpha / rank.
@@ -43,12 +43,12 @@ struct LoraOptions {
   // Empty: every linear layer of every block, as in QLoRA (Dettmers et al., 2023).
   std::vector<std::string> targets;
   // The ends of the names of modules whose parameters are trained in full beside the adapters, as
-  // "embed_tokens" or "lm_head". A module is one that has parameters itself, as a layer, not one of
-  // layers.
+  // "embed_tokens" or "lm_head". Only modules that have parameters themselves match, such as
+  // layers, not containers.
   std::vector<std::string> modules_to_save;
 
-  // Not kNone: every linear layer of every block keeps its frozen weights in few bits, as QLoRA
-  // (PackedFormat). Experts, embeddings, norms, biases and the head stay as they are.
+  // Not kNone: quantises the frozen weights of every linear layer of every block, as QLoRA does.
+  // Experts, embeddings, norms, biases and the head stay as they are.
   PackedFormat base_format = PackedFormat::kNone;
   // Formats of single weights of these layers by name, as in "model.layers.0.mlp.up_proj.weight",
   // instead of base_format: the blocks of a GGUF file.
@@ -76,18 +76,18 @@ struct LoraAdapter {
   Parameter* b = nullptr;          // kInOut: [rank, out]; kOutIn: [out, rank]
   Parameter* magnitude = nullptr;  // [out]; nullptr without options->dora
   WeightLayout layout = WeightLayout::kOutIn;
-  const LoraOptions* options = nullptr;  // of the layer, which has them as long as it lives
+  const LoraOptions* options = nullptr;  // owned by the layer
 };
 
 // A linear layer with adapters on some of its projections. Parameters are [projection.]lora_A,
 // normal with the variance 1 / (3 in) of PEFT's uniform values, and [projection.]lora_B, zeros, so
-// that training starts from the layer without adapters. So it does with [projection.]
-// lora_magnitude_vector if InitialMagnitudes makes its values; its initializer makes zeros.
-// Adapters multiply in the type of the activations, even if the layer itself multiplies in fp8. The
-// caller freezes the weights: see FreezeAllButAdapters.
+// that training starts from the layer without adapters. The same holds with
+// [projection.]lora_magnitude_vector once InitialMagnitudes has computed its values; its
+// initializer makes zeros. Adapters multiply in the type of the activations, even if the layer
+// itself multiplies in fp8. The caller freezes the weights: see FreezeAllButAdapters.
 class LoraLinear : public Linear {
  public:
-  // `lora` is enabled.
+  // `lora` must be enabled.
   LoraLinear(std::string name, const LinearOptions& options, const LoraOptions& lora);
 
   // Applies a GELU in a separate pass, after the adapters; Unimplemented for SiLU.
@@ -99,36 +99,37 @@ class LoraLinear : public Linear {
  private:
   // The adapters, with the columns of this rank's part of each projection.
   std::vector<LowRankPart> LowRankParts() const;
-  // The same with their magnitudes.
+  // The adapters with their magnitudes.
   std::vector<MagnitudePart> MagnitudeParts() const;
 
   const LoraOptions lora_;
   std::vector<LoraAdapter> adapters_;
-  // The layer's parts, without the biases of those that have a magnitude: it does not scale these.
+  // The layer's parts, without the biases of those that have a magnitude, which does not scale
+  // biases.
   std::vector<LinearPart> product_parts_;
 };
 
 // Makes a LoraLinear if `lora` adapts any of the projections, otherwise a Linear, both with weights
-// in the format that `lora` has for them. Models make their linear layers with it.
+// in the formats that `lora` selects. Models build their linear layers with it.
 std::unique_ptr<Linear> BuildLinear(std::string name, LinearOptions options,
                                     const LoraOptions& lora);
 
 // The adapters of a module and its descendants, in order of declaration.
 std::vector<LoraAdapter> LoraAdapters(const Module& module);
 
-// Sets `out` to the adapter's initial magnitudes from output `begin` on: the norms of the weights
-// of each output, which `read` returns by elements of the undivided weight, a block at a time.
+// Sets `out` to the adapter's initial magnitudes from output `begin` on: the norm of each output's
+// weights. `read` returns elements of the undivided weight, a block at a time.
 absl::Status InitialMagnitudes(
     const LoraAdapter& adapter, int64_t begin, absl::Span<float> out,
     const std::function<absl::Status(int64_t begin, absl::Span<float> values)>& read);
 
-// The parameters of a model with adapters that are trained in full beside them.
+// Returns the parameters that a model with adapters trains in full (LoraOptions::modules_to_save).
 std::vector<Parameter*> SavedParameters(const Module& module);
 
 // Freezes every parameter of `model` except for its adapters and options.modules_to_save. Call it
-// before the model is sharded. ValidatePackedWeights' errors. InvalidArgument names a target that
-// matches no projection, or a module to save that matches no module, and lists the names of those;
-// or one that has an adapter.
+// before the model is sharded. Errors of ValidatePackedWeights. InvalidArgument names a target that
+// matches no projection, or a module to save that matches no module, and lists the names that the
+// model has; or a module to save that has an adapter.
 absl::Status FreezeAllButAdapters(const Module& model, const LoraOptions& options);
 
 }  // namespace zeroth

@@ -17,7 +17,7 @@ struct MoeOptions {
   int64_t dim = 0;
   int64_t hidden = 0;  // of each expert
   int64_t experts = 0;
-  int64_t top_k = 0;       // experts of a token
+  int64_t top_k = 0;       // experts per token
   bool normalize = false;  // a token's weights add up to 1
   float balance = 0;       // see BalanceOp; 0: no such loss
   float init_std = 0.02f;

@@ -23,7 +23,8 @@ DecoderFamily Mixtral() {
   base.rope.theta = 1e6;
   base.experts = 8;
   base.experts_per_token = 2;
-  // A softmax over the chosen experts is one over all, divided by the sum of the chosen.
+  // A softmax over the chosen experts equals one over all experts, divided by the sum over the
+  // chosen.
   base.normalize_expert_weights = true;
   base.balance_coefficient = 0.001;
   for (ConfigKey& key : family.keys) key.null_is_zero = key.name == "num_key_value_heads";

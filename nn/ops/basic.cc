@@ -35,8 +35,8 @@ absl::Status Contribute(Context& context, GradientNode* node, const Shape& shape
   return kernels::Basic(context.kernels(), args);
 }
 
-// `forward` of x. Its backward reads the result, which the next operation is likely to keep anyway,
-// or x.
+// Applies `forward` to x. Backward reads the result, which the next operation likely keeps anyway,
+// or x if `keeps_input`.
 absl::StatusOr<Value> Unary(Context& context, const Value& x, BasicOp forward, BasicOp backward,
                             bool keeps_input = false) {
   ZEROTH_ASSIGN_OR_RETURN(const Value y,
@@ -102,7 +102,7 @@ absl::StatusOr<Value> MeanOver(Context& context, const Value& x, const Axis& axi
   return y;
 }
 
-// c (+)= op(a) op(b), one matrix of the leading dimensions after the other.
+// c (+)= op(a) op(b), one GEMM for each index of the leading dimensions.
 absl::Status Products(Context& context, const Tensor& a, bool transpose_a, const Tensor& b,
                       bool transpose_b, const Tensor& c, bool accumulate) {
   const auto matrix = [](const Tensor& x, int64_t i) {

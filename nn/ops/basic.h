@@ -18,7 +18,7 @@
 
 namespace zeroth {
 
-// Element by element; a and b have one shape.
+// Multiplies element by element; a and b have the same shape.
 absl::StatusOr<Value> MultiplyOp(Context& context, const Value& a, const Value& b);
 absl::StatusOr<Value> ScaleOp(Context& context, const Value& x, float factor);
 
@@ -32,7 +32,7 @@ absl::StatusOr<Value> ActivationOp(Context& context, const Value& x, ActivationF
 absl::StatusOr<Value> MatmulOp(Context& context, const Value& a, const Value& b,
                                bool transpose_a = false, bool transpose_b = false);
 
-// e^x over the sum of e^x along the last dimension.
+// Softmax along the last dimension.
 absl::StatusOr<Value> SoftmaxOp(Context& context, const Value& x);
 
 // The mean along `dim`, which is removed from the shape. Negative dimensions count from the end,
@@ -41,10 +41,10 @@ absl::StatusOr<Value> MeanOp(Context& context, const Value& x, int dim);
 // The mean of all elements → [1].
 absl::StatusOr<Value> MeanOp(Context& context, const Value& x);
 
-// Elements [begin, begin + count) along `dim`: a copy.
+// Copies the elements [begin, begin + count) along `dim`.
 absl::StatusOr<Value> SliceOp(Context& context, const Value& x, int dim, int64_t begin,
                               int64_t count);
-// Side by side along `dim`; all other dimensions are the same. At least one part.
+// Concatenates at least one part along `dim`; all other dimensions must be the same.
 absl::StatusOr<Value> ConcatOp(Context& context, absl::Span<const Value> parts, int dim);
 // The same elements in the same order under another shape; shares x's memory.
 absl::StatusOr<Value> ReshapeOp(Context& context, const Value& x, const Shape& shape);
@@ -57,8 +57,8 @@ absl::StatusOr<Value> ReshapeOp(Context& context, const Value& x, const Shape& s
 // draws while recording.
 absl::StatusOr<Value> DropoutOp(Context& context, const Value& x, float rate,
                                 absl::string_view name);
-// The draws with which the dropout of this name drops elements of an x of `shape`, as DropoutOp; of
-// none without draws in the context, which is FailedPrecondition while recording.
+// Returns the draws that DropoutOp uses for an x of `shape` under `name`. Without draws in the
+// context: nullopt, or FailedPrecondition while recording.
 absl::StatusOr<std::optional<DropoutDraws>> DrawsOfDropout(Context& context, const Shape& shape,
                                                            absl::string_view name);
 

@@ -46,7 +46,7 @@ std::vector<WeightBlock> BlocksOf(Context& context, const LinearPart& part, Weig
       continue;
     }
     const ParameterPart& division = *part.weight->part();
-    std::vector<int64_t> widths = {all.outs};  // of this rank's shares of sections
+    std::vector<int64_t> widths = {all.outs};  // this rank's share of each section
     if (!division.sections.empty()) widths.clear();
     for (const int64_t section : division.sections) widths.push_back(section / division.count);
     int64_t begin = 0;
@@ -96,7 +96,7 @@ absl::StatusOr<Value> DepthDividedLinearOp(Context& context, const Value& x, con
     return InvalidArgument("linear layer '", name,
                            "': an activation of what is a sum over ranks; apply it after");
   }
-  // Added by one rank, so that it is there once.
+  // Only one rank adds the bias, so that the sum over ranks has it once.
   const bool adds_bias = part.bias != nullptr && ranks->index() == 0;
   ZEROTH_ASSIGN_OR_RETURN(const Tensor bias, adds_bias ? FullValues(*part.bias) : Tensor());
   const std::vector<WeightBlock> blocks = BlocksOf(context, part, layout);
@@ -145,8 +145,8 @@ absl::Status OutputDividedBackward(Context& context, absl::Span<const LinearPart
     }
     return absl::OkStatus();
   };
-  // Ranks gather x while this one computes its summand of dx, and sum that up while it computes the
-  // weights' gradients.
+  // The gather of x overlaps the computation of this rank's summand of dx, and the sum of dx
+  // overlaps that of the weights' gradients.
   Tensor summand;
   const auto input_gradient = [&]() -> absl::Status {
     if (x_node == nullptr) return absl::OkStatus();

@@ -19,30 +19,30 @@
 
 namespace zeroth {
 
-// Whether each rank's part of a divided weight reads all inputs.
+// True if a divided weight is column-parallel: each rank's part reads all inputs.
 bool TakesAllInputs(const Parameter& weight, WeightLayout layout);
 
-// A block of a weight: some of its outputs and some of its inputs.
+// A block of a weight: outputs [out, out + outs) and inputs [in, in + ins).
 struct WeightBlock {
   int64_t out = 0;
   int64_t outs = 0;
   int64_t in = 0;
   int64_t ins = 0;
 };
-// The blocks that a part's matmuls are made of: all of it; or those of this rank's deterministic
-// pieces, one after the other, with one block per section in each. They are the same for any number
-// of ranks, since a matmul's bits may depend on all of its sizes.
+// Returns the blocks of a part's matmuls: the whole part, or this rank's deterministic pieces in
+// order, with one block per section in each. Block sizes do not depend on the number of ranks,
+// since a matmul's bits may depend on all of its sizes.
 std::vector<WeightBlock> BlocksOf(Context& context, const LinearPart& part, WeightLayout layout);
 Matrix BlockOf(const Tensor& weight, WeightLayout layout, const WeightBlock& block);
 
-// out (+)= dy w^T of `weight`, the part's values (WeightValues), and of the `piece`-th of this
-// rank's deterministic pieces of the outputs; of all of them without such pieces, or if the weight
-// is not divided.
+// out (+)= dy w^T over the outputs of this rank's deterministic piece number `piece`, or over all
+// outputs without such pieces or if the weight is not divided. `weight` has the part's values
+// (WeightValues).
 absl::Status PieceInputGradient(Context& context, const LinearPart& part, WeightLayout layout,
                                 const Tensor& weight, const Matrix& dy, int piece,
                                 const Matrix& out, bool accumulate);
 
-// x [.., in of this rank] → [.., out]: the sum of all ranks' matmuls, and the bias once.
+// x [.., in of this rank] → [.., out]: the sum of all ranks' matmuls, plus the bias once.
 // InvalidArgument for an activation. `is_read` is that of LinearOp.
 absl::StatusOr<Value> DepthDividedLinearOp(Context& context, const Value& x, const LinearPart& part,
                                            WeightLayout layout, Activation activation,

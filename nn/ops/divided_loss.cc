@@ -20,7 +20,8 @@ namespace {
 constexpr int64_t kLogitsBytes = int64_t{64} << 20;
 constexpr int64_t kLeastRows = 128;
 
-// Depends on the whole vocabulary, so that sums over chunks do not depend on how it is divided.
+// Depends on the whole vocabulary, so that chunks, and sums over them, do not depend on the number
+// of ranks.
 int64_t ChunkRows(int64_t rows, int64_t vocab) {
   const int64_t most =
       std::max(kLeastRows, kLogitsBytes / (vocab * static_cast<int64_t>(sizeof(float))));
@@ -28,7 +29,7 @@ int64_t ChunkRows(int64_t rows, int64_t vocab) {
   return (rows + chunks - 1) / chunks;
 }
 
-// One loss, while it is computed.
+// The state of the computation of one loss.
 class DividedLoss {
  public:
   DividedLoss(Context& context, TensorRanks& ranks, const Tensor& hidden, Parameter& weight,
@@ -42,7 +43,7 @@ class DividedLoss {
         first_(BeginOfShare(vocab_, ranks.index(), ranks.size())) {}
 
   absl::StatusOr<Tensor> Compute(const Tensor& targets);
-  // The gradient of loss_scale * the loss, this rank's part of the sum; only if recording.
+  // This rank's summand of the gradient of loss_scale * loss by `hidden`; only while recording.
   const Tensor& dhidden() const { return dhidden_; }
 
  private:
@@ -55,7 +56,8 @@ class DividedLoss {
   absl::Status Chunk(int64_t begin, int64_t count);
   absl::Status ChunkGradients(const Tensor& hidden, const Tensor& dlogits, int64_t begin);
   absl::Status StoreWeightGradient();
-  // Columns of this rank's part that are in one of its pieces.
+  // Returns the first column, within this rank's part, and the number of columns of one of its
+  // pieces.
   std::pair<int64_t, int64_t> Piece(int piece) const {
     const int pieces = ranks_.options().pieces();
     const int all = pieces * ranks_.size();
@@ -78,7 +80,7 @@ class DividedLoss {
   Tensor losses_;
   Tensor dhidden_;
   Parameter::GradientSlot slot_;  // undefined for a frozen weight
-  Tensor weight_sum_;             // of the chunks: the slot's tensor if that is fp32
+  Tensor weight_sum_;             // sum over chunks; the slot's tensor if that is fp32
   bool weight_sum_begun_ = false;
 };
 
@@ -216,7 +218,7 @@ absl::Status DividedLoss::ChunkGradients(const Tensor& hidden, const Tensor& dlo
 }
 
 absl::Status DividedLoss::StoreWeightGradient() {
-  if (!weight_sum_begun_) {  // of no rows
+  if (!weight_sum_begun_) {  // there was no chunk
     ZEROTH_RETURN_IF_ERROR(kernels::Basic(
         context_.kernels(), {.op = BasicOp::kFill, .out = weight_sum_, .scalar = 0.0f}));
   }
@@ -255,7 +257,8 @@ absl::StatusOr<Tensor> DividedLogits(Context& context, const Tensor& hidden,
   ZEROTH_ASSIGN_OR_RETURN(const Tensor values, FullValues(weight));
   const int64_t rows = hidden.dim(0);
   const int64_t vocab = weight.global_shape().dim(0);
-  // Shares differ by a token at most; those of a gather do not.
+  // Ranks' parts of the vocabulary may differ by one token, but a gather needs equal shares, so pad
+  // them.
   const int64_t place = (vocab + ranks->size() - 1) / ranks->size();
   ZEROTH_ASSIGN_OR_RETURN(const Tensor parts,
                           context.Empty(Shape({ranks->size(), rows, place}), DType::kFloat32));

@@ -13,7 +13,7 @@
 namespace zeroth {
 namespace {
 
-// `tokens` are rows of this rank's part of the table.
+// `tokens` index the rows of this rank's part of the table.
 absl::Status Backward(Context& context, const Tensor& tokens, Parameter& table,
                       Parameter* positions, const Tensor& dout) {
   if (table.requires_grad()) {
@@ -29,7 +29,7 @@ absl::Status Backward(Context& context, const Tensor& tokens, Parameter& table,
   return absl::OkStatus();
 }
 
-// Returns the tokens as rows of this rank's part of the table.
+// Returns the tokens as row indices into this rank's part of the table.
 absl::StatusOr<Tensor> LocalTokens(Context& context, const Tensor& tokens, const Parameter& table) {
   if (!IsDivided(table)) return tokens;
   ZEROTH_RETURN_IF_ERROR(RanksOf(context, table).status());

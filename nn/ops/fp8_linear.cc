@@ -50,8 +50,8 @@ absl::StatusOr<Fp8Matrix> CastToFp8(Context& context, const Matrix& values, Fp8F
   return Fp8Matrix{{cast.codes, format, cast.scale}, {cast.codes_transposed, format, cast.scale}};
 }
 
-// A weight with `depth_is_in`: its inputs innermost, as forward multiplies it; otherwise its
-// outputs, as the input's gradient needs it.
+// Returns a weight in fp8 with its inputs innermost (`depth_is_in`), as forward multiplies it, or
+// with its outputs innermost, as the gradient of the input needs it.
 absl::StatusOr<Fp8Operand> WeightOperand(Context& context, const Parameter& weight,
                                          WeightLayout layout, bool depth_is_in) {
   const bool as_it_is = (layout == WeightLayout::kOutIn) == depth_is_in;

@@ -10,7 +10,7 @@
 
 namespace zeroth {
 
-// Whether the three matmuls of every part can run in 8-bit floats: in and out are multiples of 16.
+// True if the three matmuls of every part can run in 8-bit floats: in and out are multiples of 16.
 bool FitsFp8(absl::Span<const LinearPart> parts, WeightLayout layout);
 
 // LinearOp with its matmuls in 8-bit floats: input and weights as e4m3, the gradient of the output

@@ -68,7 +68,7 @@ absl::Status AddWeightGradients(Context& context, const ExpertWeights& weights,
   return absl::OkStatus();
 }
 
-// A GroupedLinearOp, as its backward needs it.
+// What the backward of a GroupedLinearOp needs.
 struct GroupedLinear {
   Tensor x;
   Tensor offsets;

@@ -17,12 +17,12 @@ namespace zeroth {
 using ExpertWeights = std::vector<Parameter*>;
 // grouped [rows, in] → [rows, sum of the projections' out]: each row times its expert's matrices of
 // all projections, side by side. If weights are divided by outputs, the gradient of `grouped` is
-// this rank's summand, for ScatterOp. If the weights of the one projection are divided by depth,
-// the result is this rank's summand, for CombineOp.
+// this rank's summand, which ScatterOp adds up. If they are divided by depth (one projection only),
+// the result is this rank's summand, which CombineOp adds up.
 absl::StatusOr<Value> GroupedLinearOp(Context& context, const Value& grouped, const Tensor& offsets,
                                       const std::vector<ExpertWeights>& projections);
 
-// Piece number `index` of `grouped`, whose pieces are stored one after the other. Each has `pairs`
+// Returns piece number `index` of `grouped`, whose pieces follow each other. A piece has `pairs`
 // rows, one for each pair of a token and an expert.
 Tensor PieceOf(const Tensor& grouped, int64_t index, int64_t pairs);
 

@@ -97,7 +97,7 @@ absl::StatusOr<Tensor> WeightValues(Context& context, const LinearPart& part, DT
     ZEROTH_RETURN_IF_ERROR_WITH(kernels::Unpack(context.kernels(), args), part.weight->name());
     return values;
   }
-  // The rows of this rank's shares of sections are apart in the undivided weight.
+  // This rank's shares of the sections are not contiguous in the undivided weight.
   const int64_t cols = shape.dim(1);
   for (const ElementRun& run : RunsOfPart(Shape({packed.shape.rows}), *division, 0, shape.dim(0))) {
     const int64_t bytes = codes.dim(1);

@@ -17,8 +17,8 @@ namespace zeroth {
 // How weights are stored: [in, out] (GPT-2's Conv1D), or [out, in] (all other models).
 enum class WeightLayout : uint8_t { kInOut, kOutIn };
 
-// A frozen weight in few bits (PackedFormat). The weight itself has a name, a shape and perhaps a
-// part, but no storage, and is in no unit; the parameters of bytes are.
+// A frozen weight quantised to few bits (PackedFormat). `weight` gives its name, shape and perhaps
+// part, but has no storage and is in no unit; `codes` and `scales` are in one.
 struct PackedWeight {
   Parameter* weight = nullptr;  // [out, in]
   Parameter* codes = nullptr;   // uint8 [out, shape.CodeBytes(in)], divided as the weight is
@@ -29,13 +29,13 @@ struct PackedWeight {
 struct LinearPart {
   Parameter* weight = nullptr;           // kInOut: [in, out]; kOutIn: [out, in]
   Parameter* bias = nullptr;             // [out], or nullptr
-  const PackedWeight* packed = nullptr;  // of the weight, or nullptr
+  const PackedWeight* packed = nullptr;  // packed form of `weight`, or nullptr
 };
 
 int64_t InFeatures(const LinearPart& part, WeightLayout layout);
 int64_t OutFeatures(const LinearPart& part, WeightLayout layout);
-// The weight's full values, unpacked in `dtype` if it is packed; the unpacked copy lives as long as
-// the result. Errors of FullValues.
+// Returns the weight's full values, unpacked in `dtype` if it is packed; the unpacked copy lives as
+// long as the result. Errors of FullValues.
 absl::StatusOr<Tensor> WeightValues(Context& context, const LinearPart& part, DType dtype);
 // InvalidArgument names the weight and the shapes unless x fits the parts.
 absl::Status ValidateLinearInput(const Tensor& x, absl::Span<const LinearPart> parts,
@@ -60,7 +60,7 @@ absl::Status LinearBackward(Context& context, absl::Span<const LinearPart> parts
 // dx (+)= dy w^T.
 absl::Status InputGradient(Context& context, const LinearPart& part, WeightLayout layout,
                            const Matrix& dy, const Matrix& dx, bool accumulate);
-// dw (+)= x^T dy, as the weight is stored.
+// dw (+)= x^T dy, in the layout of the weight.
 absl::Status WeightGradient(Context& context, const LinearPart& part, WeightLayout layout,
                             const Matrix& x, const Matrix& dy, const Tensor& dw, bool accumulate);
 

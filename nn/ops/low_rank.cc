@@ -35,8 +35,9 @@ absl::Status Validate(const Value& x, const Value& y, const LowRankPart& part,
   return absl::OkStatus();
 }
 
-// The dropout of x before `a`, without its matrices; nullopt: nothing is dropped. x is all of the
-// layer's input, some of its columns if `a` is divided, or some of its rows if ranks share them.
+// Returns the dropout of x before `a`, except for its operands; nullopt: no dropout. x is all of
+// the layer's input, some of its columns if `a` is divided, or some of its rows if ranks share
+// them.
 absl::StatusOr<std::optional<BasicArgs>> DropoutBefore(Context& context, const Tensor& x,
                                                        const Parameter& a, WeightLayout layout,
                                                        float rate) {

@@ -13,7 +13,7 @@
 
 namespace zeroth {
 
-// Two thin matrices, whose product with x is added to some columns of a layer's output.
+// A LoRA pair: x a b is added to some columns of a layer's output.
 struct LowRankPart {
   Parameter* a = nullptr;  // kInOut: [in, rank]; kOutIn: [rank, in]
   Parameter* b = nullptr;  // kInOut: [rank, out]; kOutIn: [out, rank]
@@ -25,11 +25,12 @@ struct LowRankPart {
 // may have read y.data yet, and the backward of the operation that made y must not read it, as
 // LinearOp's does not. InvalidArgument names the parameter and both shapes if they do not fit.
 //
-// Each part drops other elements of x, each with probability `dropout`, in [0, 1): those of
-// DropoutOp(context, x, dropout, a->name()), also where ranks have a part of x's rows or columns.
+// Each part has a separate dropout of x, with probability `dropout` in [0, 1): that of
+// DropoutOp(context, x, dropout, a->name()), even where ranks hold only some of x's rows or
+// columns.
 //
 // In a layer that is divided by outputs, b is divided; in one that is divided by depth, a is. The
-// other half is whole, and ranks exchange the tensor between the halves.
+// other half is replicated, and ranks exchange x a, the tensor between the halves.
 absl::Status AddLowRankOp(Context& context, const Value& x, const Value& y,
                           absl::Span<const LowRankPart> parts, WeightLayout layout, float scale,
                           float dropout = 0);

@@ -29,7 +29,7 @@ Matrix Rows(Matrix matrix, int64_t begin, int64_t count) {
   return matrix;
 }
 
-// One row, which Basic reads again for each of `rows`.
+// Broadcasts a row to `rows` rows.
 Matrix Repeated(const Tensor& row, int64_t rows) {
   Matrix matrix = row;
   matrix.rows = rows;
@@ -107,7 +107,8 @@ struct Factors {
   Tensor inverse;  // 1 / n, fp32
 };
 
-// An RMS norm of the magnitudes, as rows of one column, with these sums divides by their roots.
+// Divides each magnitude by the norm of its output's weights, using the RMS-norm kernel on
+// one-column rows with precomputed sums of squares.
 absl::StatusOr<Factors> FactorsOf(Context& context, const MagnitudePart& part, WeightLayout layout,
                                   float scale, DType dtype) {
   ZEROTH_ASSIGN_OR_RETURN(const Tensor sums, SquaredNorms(context, part, layout, scale));
@@ -122,7 +123,7 @@ absl::StatusOr<Factors> FactorsOf(Context& context, const MagnitudePart& part, W
   RmsNormArgs args;
   args.x = magnitude.Reshape(Shape({outs, 1}));
   args.gamma = one;
-  args.eps = 1e-30f;  // an output without weights is zero
+  args.eps = 1e-30f;  // keeps an output whose weights are all zero at zero
   args.y = factor.Reshape(Shape({outs, 1}));
   args.rstd = inverse;
   args.sums = sums;
@@ -132,8 +133,8 @@ absl::StatusOr<Factors> FactorsOf(Context& context, const MagnitudePart& part, W
   return Factors{std::move(rounded), inverse};
 }
 
-// The gradient of the magnitudes: the sum over rows of dy * x, over n. Ranks that share rows each
-// sum their own, unless each has the outputs of all rows.
+// Adds the gradient of the magnitudes: the sum over rows of dy * x, divided by n. If ranks share
+// rows, their sums are added, unless each rank has the outputs of all rows (column-parallel).
 absl::Status MagnitudeGradient(Context& context, const MagnitudePart& part, const Tensor& inverse,
                                const Matrix& x, const Matrix& dy) {
   ZEROTH_ASSIGN_OR_RETURN(
@@ -149,7 +150,7 @@ absl::Status MagnitudeGradient(Context& context, const MagnitudePart& part, cons
       kernels::BiasGradient(context.kernels(), products, sums, /*accumulate=*/false));
   ZEROTH_RETURN_IF_ERROR(kernels::Basic(
       context.kernels(), {.op = BasicOp::kMultiply, .a = sums, .b = inverse, .out = sums}));
-  // A sum of one row: into the gradient's type, and added to what is there.
+  // A sum over one row casts to the gradient's type and accumulates.
   ZEROTH_RETURN_IF_ERROR(kernels::BiasGradient(context.kernels(), sums.Reshape(Shape({1, dy.cols})),
                                                place.tensor, place.accumulate));
   return FinishGradient(context, *part.magnitude, place);

@@ -25,9 +25,9 @@ struct MagnitudePart {
 };
 
 // x [.., columns] → the same shape: x[.., j] * magnitude[j] / n[j] + bias[j] in the columns of each
-// part, and x in the others. n[j] is the 2-norm of the adapted weight's inputs of output j, in
-// fp32, a block of rows of the weight at a time. As in PEFT, backward treats n as a constant (Liu
-// et al., "DoRA: Weight-Decomposed Low-Rank Adaptation", 2024, section 4.3).
+// part, and x in the others. n[j] is the 2-norm of output j's adapted weights, computed in fp32, a
+// block of the weight's rows at a time. As in PEFT, backward treats n as a constant (Liu et al.,
+// "DoRA: Weight-Decomposed Low-Rank Adaptation", 2024, section 4.3).
 absl::StatusOr<Value> MagnitudeOp(Context& context, const Value& x,
                                   absl::Span<const MagnitudePart> parts, WeightLayout layout,
                                   float scale);

@@ -27,7 +27,7 @@ absl::StatusOr<Tensor> Probabilities(Context& context, const Tensor& logits) {
   return p;
 }
 
-// A CombineOp, as its backward needs it.
+// What the backward of a CombineOp needs.
 struct Combined {
   Tensor grouped;
   Tensor rows;

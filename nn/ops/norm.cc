@@ -51,8 +51,8 @@ int PiecesOfHeads(Context& context, int64_t heads) {
   return static_cast<int>(std::gcd(pieces, heads));
 }
 
-// RmsNormBackward of [.., heads, dim], a piece of the heads at a time, whose gradients of the
-// weight are summed in one tree.
+// Runs RmsNormBackward of [.., heads, dim] for one piece of the heads at a time, and sums the
+// pieces' gradients of the weight along one tree.
 absl::Status BackwardByPieces(Context& context, const LayerNormBackwardArgs& args) {
   const int64_t dim = args.x.dim(-1);
   const int64_t heads = args.x.dim(-2);
@@ -74,7 +74,7 @@ absl::Status BackwardByPieces(Context& context, const LayerNormBackwardArgs& arg
     some.x = x.Reshape(rows);
     some.gamma = args.gamma;
     some.gamma_offset = args.gamma_offset;
-    // The earlier gradient is added before the one rounding, as in a single piece.
+    // The kernel adds the earlier gradient before its only rounding, as it does without pieces.
     ZEROTH_ASSIGN_OR_RETURN(const Tensor dx,
                             args.accumulate_dx ? CopyOf(context, columns(args.dx)) : dy);
     some.dx = dx.Reshape(rows);
@@ -90,7 +90,7 @@ absl::Status BackwardByPieces(Context& context, const LayerNormBackwardArgs& arg
   return absl::OkStatus();
 }
 
-// Returns RmsSums of whole rows, if x and dy have the columns of this rank's part of `gamma`.
+// Returns RmsSums of whole rows, of which x and dy have the columns of this rank's part of `gamma`.
 absl::StatusOr<Tensor> SumsOfWholeRows(Context& context, const Parameter& gamma, float gamma_offset,
                                        const Tensor& x, const Tensor& dy, const Tensor& rstd) {
   ZEROTH_ASSIGN_OR_RETURN(TensorRanks* const ranks, RanksOf(context, gamma));
@@ -114,7 +114,7 @@ absl::StatusOr<Tensor> SumsOfWholeRows(Context& context, const Parameter& gamma,
   return sums;
 }
 
-// One normalisation, as its backward needs it.
+// What the backward of a normalisation needs.
 struct Normalised {
   Tensor x;  // what was normalised
   Parameter* gamma = nullptr;
@@ -123,10 +123,10 @@ struct Normalised {
   Tensor rstd;
   float gamma_offset = 0.0f;
   bool of_heads = false;
-  bool is_partial = false;  // other ranks make summands of the weights' gradients
+  bool is_partial = false;  // the weights' gradients are summed over ranks
 };
 
-// The gradient of `x` goes to `node`.
+// Adds the gradient of `x` to `node`, and those of the weights.
 absl::Status Backward(Context& context, const Normalised& of, const Tensor& dy,
                       GradientNode& node) {
   LayerNormBackwardArgs args;

@@ -17,11 +17,12 @@ struct NormResult {
 
 // Layer normalisation of x [.., dim], plus the residual if its data is defined, over the last
 // dimension; gamma and beta are [dim]. Without a beta (nullptr) it normalises by root mean square.
+// Scales by gamma + gamma_offset, added in fp32.
+//
 // With `of_heads`, x is [.., heads of this rank, dim], and deterministic pieces consist of heads.
-// With `of_heads`, or if rows are shared, each of Context::tensor_ranks() normalises other rows
-// with the same weights, so the weights' gradients are summed over ranks. If gamma is divided, x
-// has this rank's columns of rows that all ranks normalise together, and there is no beta.
-// Rows are scaled by gamma + gamma_offset, added in fp32.
+// With `of_heads`, or if rows are shared, each tensor rank normalises different rows with the same
+// weights, so the weights' gradients are summed over ranks. If gamma is divided, x has this rank's
+// columns of rows whose mean squares span all ranks, and there is no beta.
 absl::StatusOr<NormResult> NormOp(Context& context, const Value& x, const Value& residual,
                                   Parameter& gamma, Parameter* beta, float eps,
                                   bool of_heads = false, float gamma_offset = 0.0f);

@@ -12,7 +12,7 @@ namespace zeroth {
 // Casts x to another type, rounded to nearest even, and its gradient back. Returns x if it has that
 // type.
 absl::StatusOr<Value> CastOp(Context& context, const Value& x, DType dtype);
-// a + b, same shapes. If `is_read` is false, only backward uses the result: its values are those
+// a + b, same shapes. If `is_read` is false, nothing reads the result's values: it shares the data
 // of a.
 absl::StatusOr<Value> AddOp(Context& context, const Value& a, const Value& b, bool is_read = true);
 // Gaussian error linear unit, tanh approximation.

@@ -26,7 +26,7 @@ DecoderFamily Phi3() {
                       {{"attention_bias", false, FixedKey::Use::kRead},
                        // An absent id is 32000 in transformers, whatever the vocabulary.
                        {"pad_token_id", nullptr, FixedKey::Use::kWrite},
-                       // Of Phi-4-mini's published file; transformers does not read them.
+                       // Keys of Phi-4-mini's published file that transformers does not read.
                        {"full_attn_mod", 1, FixedKey::Use::kRead},
                        {"interpolate_factor", 1, FixedKey::Use::kRead},
                        // The code beside published files computes what transformers computes.

@@ -33,7 +33,7 @@ struct Bench {
   Tensor Upload(const Shape& shape, const std::vector<float>& values);
   // Standard normal times `scale`; every call draws anew.
   std::vector<float> Draw(int64_t count, float scale = 1.0f);
-  // Storage for a parameter: drawn values, and gradients on demand.
+  // Gives a parameter storage: drawn values, and gradients on demand.
   void Own(Parameter& parameter, float scale = 1.0f);
 
  private:

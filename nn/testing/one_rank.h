@@ -10,8 +10,8 @@
 
 namespace zeroth::testing {
 
-// The tensor ranks of a run with one such rank, whose sums have `pieces` deterministic pieces. Rows
-// are not shared there, so nothing is gathered.
+// A tensor-parallel group of one rank, whose sums have `pieces` deterministic pieces. Rows are not
+// shared there, so nothing is gathered.
 class OneRank : public TensorRanks {
  public:
   explicit OneRank(int pieces) : TensorRanks({.size = 1, .deterministic = pieces}, 0) {}

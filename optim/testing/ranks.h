@@ -94,7 +94,7 @@ struct Rank {
     });
   }
 
-  // A forward and a backward whose gradient, on every rank, is the given one.
+  // Runs a forward and a backward whose gradient, on every rank, is the given one.
   absl::Status Backward(const std::vector<float>& matrix_grad,
                         const std::vector<float>& vector_grad) {
     Scheduler& scheduler = sharding->scheduler();
@@ -110,7 +110,7 @@ struct Rank {
     return scheduler.FinishBackward();
   }
 
-  // Whole values of both parameters.
+  // Reads the whole values of both parameters.
   absl::Status Read(std::vector<float>& matrix_values, std::vector<float>& vector_values) {
     return sharding->VisitFull([&](const Parameter& parameter, int64_t,
                                    absl::Span<const float> values) {

@@ -75,8 +75,8 @@ TEST(AcrossStreamTest, EveryUnitsSumCrossesOnTheOtherStream) {
       absl::OkStatus());
 }
 
-// On rank 0 the sum of h.2, which is the first, does not begin to cross before h.1's is there
-// inside the group. It never would if it were in its way, or kept h.1 from its gradient buffer.
+// On rank 0, the first sum, that of h.2, crosses groups only after that of h.1 is complete inside
+// the group. This would hang if h.2 blocked h.1's reduction, or kept h.1 from its gradient buffer.
 class CrossingWaits : public UnitCollectives {
  public:
   explicit CrossingWaits(int rank) : rank_(rank) {}

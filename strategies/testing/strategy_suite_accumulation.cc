@@ -70,7 +70,7 @@ TEST_P(StrategySuite, MicroBatchesAddUp) {
   }
 }
 
-// In every micro-batch, on every rank, another unit is left out.
+// Each micro-batch leaves out another unit, on every rank.
 TEST_P(StrategySuite, UnitsThatAMicroBatchDoesNotUseCountAsZeros) {
   for (const bool sync_each : {true, false}) {
     EXPECT_EQ(
@@ -86,7 +86,8 @@ TEST_P(StrategySuite, UnitsThatAMicroBatchDoesNotUseCountAsZeros) {
             ZEROTH_RETURN_IF_ERROR(MicroBatch(*sharding, step, world.rank(), index, 3, sync_each));
           }
           for (size_t i = 1; i < units.size(); ++i) {
-            // 1 + 2 + 3 without its own.
+            // The contributions 1 + 2 + 3, without that of the micro-batch that leaves the unit
+            // out.
             const float times = 6 - static_cast<float>(i);
             const ToyFormula mean = PatternMean(world.size(), times);
             const Parameter* const parameter = units[i]->parameters().front();
@@ -126,7 +127,7 @@ CommStats::Counters AcrossGroups(Sharding& sharding) {
   return across;
 }
 
-// Bytes sent in a step of `count` micro-batches: all of them, and those between groups.
+// Bytes sent in a step of several micro-batches, in total and between groups.
 struct StepTraffic {
   CommStats::Counters all;
   CommStats::Counters across;
@@ -162,7 +163,7 @@ TEST_P(StrategySuite, WhatCanWaitForTheLastMicroBatchIsReducedOnce) {
               ZEROTH_ASSIGN_OR_RETURN(const auto last, Traffic(*sharding, rank, 3, false));
               const auto scatters = CollectiveOp::kReduceScatter;
               const auto reductions = CollectiveOp::kAllReduce;
-              // A strategy may defer all of it.
+              // A strategy may defer all reductions to the last micro-batch.
               ZEROTH_TOY_EXPECT(each.inside_calls(scatters) == 3 * one.inside_calls(scatters) ||
                                 each.calls(scatters) == one.calls(scatters));
               ZEROTH_TOY_EXPECT(each.across_calls(scatters) == one.across_calls(scatters));

@@ -37,7 +37,7 @@ const std::vector<UnitAxes> kMixtures[] = {
     {{}, kReplicatedOverAll, kReplicatedOverAll, kReplicatedOverAll},
 };
 
-// Options that compute sums, and gathered values, in different ways.
+// Returns options under which sums and gathered values are computed in different ways.
 std::vector<ShardingOptions> Variants(const ShardingOptions& plain) {
   std::vector<ShardingOptions> variants = {plain, plain, plain};
   variants[0].min_shard_numel = 20;
@@ -54,7 +54,8 @@ bool IsPowerOfTwo(int n) { return (n & (n - 1)) == 0; }
 
 TEST_P(StrategySuite, UnitsWithOtherAxesHaveTheSameBits) {
   if (!Capabilities().unit_axes) return;
-  // Sums over groups of other sizes are not those over all ranks.
+  // If groups are not a power of two, sums inside and across them do not have the bits of flat
+  // sums.
   if (GetParam().shard_size > 0 && !IsPowerOfTwo(GetParam().shard_size)) return;
   const auto train = [&](const ShardingOptions& options, const std::vector<UnitAxes>& axes,
                          int micro_batches) {
@@ -70,8 +71,8 @@ TEST_P(StrategySuite, UnitsWithOtherAxesHaveTheSameBits) {
     return result.values();
   };
   for (const ShardingOptions& options : Variants(Options())) {
-    // Several accumulate in full: if each is reduced, full gradients are summed in another order
-    // than shards.
+    // Several micro-batches accumulate in full here: if each one were reduced, full gradients would
+    // be summed in another order than shards.
     for (const int micro_batches : {1, 3}) {
       const std::vector<float> expected = train(options, {}, micro_batches);
       for (const std::vector<UnitAxes>& axes : kMixtures) {

@@ -282,7 +282,7 @@ TEST_P(StrategySuite, ADivideFactorBeyondFp32IsRefused) {
   }
 }
 
-// The sum of these overflows fp16, their mean does not.
+// The sum of these gradients overflows fp16, but their mean does not.
 TEST_P(StrategySuite, MeansInFp16DoNotOverflowOnTheWay) {
   EXPECT_EQ(Run([&](Communicator& world, Device& device) -> absl::Status {
               ToyModel model(AwkwardUnits());
@@ -391,7 +391,7 @@ TEST_P(StrategySuite, CollectivesOfOnesOwnTakeTheirPlace) {
   EXPECT_TRUE(SharedResult::SameBits(Trained(extended), expected));
 }
 
-// Every value is within half a scale of its block, the traffic a quarter and the scales.
+// Every value is within half a scale of its block; the traffic is a quarter, plus the scales.
 TEST_P(StrategySuite, QuantizedTrafficIsAQuarterAndNearlyRight) {
   if (!SupportsUnitCollectives()) GTEST_SKIP() << "the strategy brings its own";
   EXPECT_EQ(Run([&](Communicator& world, Device& device) -> absl::Status {
@@ -433,7 +433,7 @@ TEST_P(StrategySuite, QuantizedTrafficIsAQuarterAndNearlyRight) {
             absl::OkStatus());
 }
 
-// With shapes that do not fill a block, empty parameters, and sums over micro-batches.
+// Uses shapes that do not fill a block, empty parameters, and sums over micro-batches.
 TEST_P(StrategySuite, QuantizedGradientsAreNearlyRightInEveryLayout) {
   if (!SupportsUnitCollectives()) GTEST_SKIP() << "the strategy brings its own";
   for (const LayoutKind layout : {LayoutKind::kFlat, LayoutKind::kRows}) {

@@ -81,7 +81,7 @@ TEST_P(StrategySuite, OwnersInAllGroupsGetTheBitsOfOwnersInOne) {
 }
 
 // However many micro-batches a step has, and whatever is freed in between, each unit's parameters
-// and gradients cross once, and of these 1 / shard size.
+// and gradients cross groups once, in collectives of 1 / shard size of the unit.
 TEST_P(StrategySuite, OwnersInOtherGroupsAreReachedOnceAStep) {
   if (!OwnersSpanGroups()) return;
   EXPECT_EQ(
@@ -129,7 +129,7 @@ TEST_P(StrategySuite, OwnersInAllGroupsOwnLess) {
               options.strategy_options.shard_optimizer_over_world = false;
               ZEROTH_ASSIGN_OR_RETURN(auto in_groups, Make(world, device, model, options));
               const double groups = ViewOf(*in_groups).replicate_size();
-              // Padding may differ, and the last rank's piece may be short by it.
+              // Padding may differ, and make the last rank's piece shorter.
               ZEROTH_TOY_EXPECT(ratio <= 1.05 / world.size());
               ZEROTH_TOY_EXPECT(static_cast<double>(bytes) * groups <=
                                 1.05 * static_cast<double>(in_groups->ShardMemoryBytes()));

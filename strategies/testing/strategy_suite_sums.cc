@@ -28,7 +28,7 @@ double RoundoffOf(DType dtype) {
   return dtype == DType::kFloat32 ? 0x1p-24 : dtype == DType::kBFloat16 ? 0x1p-8 : 0x1p-11;
 }
 
-// Positive, so that nothing cancels, and numbers of `dtype`.
+// Draws gradients that are representable in `dtype`, and positive, so that nothing cancels.
 ToyGradient DrawnGradient(DType dtype, int rank, int micro_batch) {
   return [=](const Parameter& parameter, int64_t element, float) {
     const CounterRng rng(static_cast<uint64_t>(100 * micro_batch + rank), parameter.name());
@@ -66,8 +66,8 @@ absl::StatusOr<std::vector<float>> OwnGradients(const Sharding& sharding) {
   return all;
 }
 
-// The expected value for one micro-batch, computed on the host: the tree's sum, its mean, scaled,
-// rounded.
+// Returns the expected value for one micro-batch, computed on the host: the tree's sum, its mean,
+// scaled and rounded.
 ToyFormula ScaledOnHost(DType dtype, int world_size, double factor) {
   return [=](const Parameter& parameter, int64_t element) {
     std::vector<float> contributions;
@@ -80,7 +80,7 @@ ToyFormula ScaledOnHost(DType dtype, int world_size, double factor) {
   };
 }
 
-// The same for several, in float64.
+// The same for several micro-batches, in float64.
 ToyFormula ScaledInFloat64(DType dtype, int world_size, double factor, int micro_batches) {
   return [=](const Parameter& parameter, int64_t element) {
     double sum = 0;
@@ -94,7 +94,7 @@ ToyFormula ScaledInFloat64(DType dtype, int world_size, double factor, int micro
 }
 
 TEST_P(StrategySuite, ADivideFactorIsAppliedBeforeTheOneRounding) {
-  // Each group of three, say, divides by a factor, and 1/3 is not a float.
+  // A group of three, for example, divides by a factor, and 1/3 is not a float.
   const bool exact = (world_size() & (world_size() - 1)) == 0 || GetParam().shard_size == 0;
   for (const DType dtype : kTypes) {
     for (const double factor : kFactors) {

@@ -106,7 +106,7 @@ absl::Status ForwardOne(Sharding& sharding, const ToyStep& step, Unit& unit, boo
   ZEROTH_RETURN_IF_ERROR(sharding.scheduler().BeforeForward(unit, expects_backward));
   ZEROTH_RETURN_IF_ERROR(Visit(step, "forward", &unit));
   if (inside != nullptr) ZEROTH_RETURN_IF_ERROR(inside());
-  // After the inner units: nothing that they did may have touched this one.
+  // Checked after the inner units, because nothing that they did may have changed this one.
   ZEROTH_RETURN_IF_ERROR(CheckGathered(unit, step));
   return sharding.scheduler().AfterForward(unit, expects_backward);
 }

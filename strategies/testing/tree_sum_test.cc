@@ -11,8 +11,8 @@
 namespace zeroth {
 namespace {
 
-// Places in use while `n` sums arrive, each merged with the last one while both have equally many
-// leaves.
+// Returns the most sums that wait while `n` sums arrive. Each is merged with the last waiting one
+// while both have equally many leaves.
 int LevelsByTrial(int64_t n) {
   std::vector<int64_t> waiting;
   size_t most = 0;

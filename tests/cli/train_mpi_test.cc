@@ -33,7 +33,7 @@ Mpirun Ranks(int ranks, const Flags& flags) {
   return run;
 }
 
-// As Flags of `ranks` ranks by MPI, and by threads, that write to `out`.
+// Flags of equal runs that write to `out`, with ranks as MPI processes and as threads.
 Flags ByMpi(const fs::path& out, const Flags& more) {
   return With(Reference(out), With({"--comm=mpi", "--batch_size=2"}, more));
 }

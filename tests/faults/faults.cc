@@ -5,9 +5,8 @@
 //
 //   ZEROTH_FAULT_UNDER   the directory, as an absolute path
 //   ZEROTH_FAULT_AT      which of those calls, from 1; 0: none
-//   ZEROTH_FAULT_KIND    EIO, ENOSPC, EINTR; or SHORT: half of it is written, and that is not an
-//   error ZEROTH_FAULT_LOG     a file elsewhere, with a line for each call (if AT is 0) or for the
-//   one
+//   ZEROTH_FAULT_KIND    EIO, ENOSPC, EINTR; or SHORT: writes half, without an error
+//   ZEROTH_FAULT_LOG     a file elsewhere, with a line for each call (if AT is 0) or for the one
 //                        that failed: its number, its name, how many writes to a metrics.jsonl came
 //                        before it, its path
 

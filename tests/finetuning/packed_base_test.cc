@@ -56,9 +56,9 @@ nlohmann::json Config(PackedFormat format = PackedFormat::kNf4) {
 }
 
 struct PackedRun {
-  // Of GGUF's, that of most weights.
+  // With GGUF, the format of most weights.
   PackedFormat format = PackedFormat::kNf4;
-  // Of the model.
+  // The model's configuration.
   nlohmann::json config = Config(format);
   // Instead of packing: weights in full that were packed and restored.
   bool restored = false;
@@ -74,7 +74,7 @@ ModelOptions Options(PackedFormat format) {
     options.lora.base_format = format;
     return options;
   }
-  // A mix, as files have: that of Q4_K_M, and a layer that is not quantised.
+  // The mix of Q4_K_M files, with one layer that is not quantised.
   for (int layer = 0; layer < 2; ++layer) {
     for (const char* name : {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj",
                              "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"}) {
@@ -98,7 +98,7 @@ absl::Status ReadFull(const Parameter& parameter, int64_t begin, absl::Span<floa
   return absl::OkStatus();
 }
 
-// Quantises a weight as a GGUF file of it has it. Once for each format: the search of scales takes
+// Quantises a weight as its GGUF file stores it. Cached by format: the search of scales takes
 // longer than the steps.
 absl::StatusOr<PackedMatrix> PackAsGguf(const PackedWeight& packed) {
   static std::mutex mutex;

@@ -301,8 +301,7 @@ void WriteRandomModel(const std::string& path, bool is_gpt2, int64_t width) {
   ASSERT_TRUE((*writer)->Finish().ok());
 }
 
-// Rows of 512 and 768, of 256 and 384, and of 96 and 144: all types, and those that take their
-// place.
+// Rows of 512 and 768, of 256 and 384, and of 96 and 144 use all types and their fallbacks.
 TEST_F(GgufPackageTest, QuantisedModelsAreThoseOfThePackage) {
   for (const auto& [is_gpt2, width] :
        {std::pair(false, 512), std::pair(true, 256), std::pair(true, 96), std::pair(false, 96)}) {

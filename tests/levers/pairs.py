@@ -126,7 +126,7 @@ def parse(flags):
 
 
 def digest(directory):
-    """Of its safetensors files."""
+    """Returns a digest of the directory's safetensors files."""
     sha = hashlib.sha256()
     for name in sorted(os.listdir(directory)):
         if name.endswith(".safetensors"):

@@ -77,7 +77,7 @@ TEST(PlanLargestTest, TheValueFitsAndTheNextDoesNot) {
     EXPECT_EQ(largest->next, largest->value + 1) << what;
     EXPECT_GE(largest->value, 21) << what;
     EXPECT_TRUE(largest->plan.fits) << what;
-    // Nothing up to it fails to fit, and of what follows nothing fits.
+    // Every value up to it fits, and no larger value does.
     for (int64_t value = 1; value <= largest->value + 4; ++value) {
       EXPECT_EQ(PlanOf(what, value, options).fits, value <= largest->value) << what << " " << value;
     }

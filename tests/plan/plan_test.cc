@@ -143,11 +143,11 @@ TEST(PlanTest, AWorldOf16384RanksIsOneRanksWork) {
   const auto at = [](const Plan& plan, MemoryCategory category) {
     return plan.memory[static_cast<size_t>(category)];
   };
-  // Sixteen times the ranks have a sixteenth each, but for alignment.
+  // With sixteen times the ranks, each holds a sixteenth, but for alignment.
   EXPECT_NEAR(static_cast<double>(at(some, MemoryCategory::kOptimizer)),
               16.0 * static_cast<double>(at(all, MemoryCategory::kOptimizer)),
               0.05 * static_cast<double>(at(some, MemoryCategory::kOptimizer)));
-  // A ring of sixteen times the steps.
+  // The ring has sixteen times as many steps.
   EXPECT_GT(all.exposed_communication_seconds, some.exposed_communication_seconds);
 }
 

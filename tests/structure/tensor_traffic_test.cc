@@ -205,8 +205,8 @@ TEST(TensorTrafficTest, LogitsAreThoseOfTheWholeModel) {
   EXPECT_THAT(logits[2][0], ::testing::Pointwise(::testing::FloatNear(1e-5f), logits[1][0]));
 }
 
-// A sample or a loss without a backward, between a forward and its backward, which reads what the
-// forward has said of the rows.
+// Runs a sample or an evaluation between a forward and its backward, which reads what its own
+// forward recorded about the rows.
 TEST(TensorTrafficTest, ForwardsBetweenForwardAndBackwardChangeNoGradient) {
   for (const auto what : {ActivationCheckpointing::kNone, ActivationCheckpointing::kBlock}) {
     std::map<bool, std::vector<float>> norm_and_scale;  // of rank 0

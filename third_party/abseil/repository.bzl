@@ -49,7 +49,7 @@ def _required_modules(module, text):
     return seen[1:]
 
 def _sorted(paths):
-    """Folders list themselves in any order; generated files must be the same on every machine."""
+    """Sorts paths by name, since readdir() has no order and generated files must not depend on the machine."""
     by_name = {path.basename: path for path in paths}
     return [by_name[name] for name in sorted(by_name)]
 

@@ -43,7 +43,7 @@ arrow_repository = repository_rule(
         "_contents": attr.label(default = "//third_party/arrow:arrow.txt"),
     },
     configure = True,
-    # bazelw sets the first: a server that looked before the libraries were there looks again.
+    # bazelw sets ARROW_HOME once the libraries are there, so that a running Bazel server looks again.
     environ = ["ARROW_HOME", "XDG_CACHE_HOME", "HOME"],
     local = True,
 )

@@ -67,7 +67,7 @@ cudnn_repository = repository_rule(
         "_frontend": attr.label(default = "//third_party/cudnn:frontend.txt"),
     },
     configure = True,
-    # bazelw sets CUDNN_FRONTEND_HOME: a server that looked before the headers were there looks again.
+    # bazelw sets CUDNN_FRONTEND_HOME once the headers are there, so that a running Bazel server looks again.
     environ = ["CUDA_HOME", "CUDNN_HOME", "CUDNN_FRONTEND_HOME", "XDG_CACHE_HOME", "HOME"],
     local = True,
 )

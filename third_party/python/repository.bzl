@@ -23,7 +23,7 @@ python_repository = repository_rule(
         "_requirements": attr.label(default = "//third_party/python:requirements.txt"),
     },
     configure = True,
-    # bazelw sets the first: a server that looked before there was an environment looks again.
+    # bazelw sets ZEROTH_PYTHON once there is an environment, so that a running Bazel server looks again.
     environ = ["ZEROTH_PYTHON", "XDG_CACHE_HOME", "HOME"],
     local = True,
 )

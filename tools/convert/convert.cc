@@ -42,7 +42,7 @@ using Notes = std::vector<std::string>;
 // Vocabulary of the trainer's byte tokenizer: the bytes and "<|endoftext|>".
 constexpr int64_t kByteTokens = 257;
 
-// What --dtype says.
+// The value of --dtype, parsed.
 struct Types {
   // Empty: each tensor keeps its type.
   std::optional<DType> dtype;
@@ -70,12 +70,13 @@ absl::StatusOr<Types> ParseTypes(const std::string& text) {
 struct LoneAdapter {
   PeftAdapter adapter;
   std::shared_ptr<const WeightsSource> weights;
-  // How PEFT's tensors are made of `weights`: for each layer A, then B; then the saved modules.
+  // How to make PEFT's tensors from `weights`: A, then B of each layer; then the saved modules.
   std::vector<TensorCopy> tensors;
   std::map<std::string, std::string> tokenizer_files;
 };
 
-// Opens the adapters of a checkpoint, or of PEFT. FailedPrecondition for a checkpoint without.
+// Opens the adapters of a checkpoint, or of PEFT. FailedPrecondition for a checkpoint without
+// adapters.
 absl::StatusOr<LoneAdapter> OpenLoneAdapter(const std::string& path) {
   LoneAdapter lone;
   const bool is_peft = IsPeftDirectory(path);
@@ -239,7 +240,7 @@ absl::StatusOr<Notes> ToGguf(const ConvertOptions& options, const Types& types) 
   return notes;
 }
 
-// How a directory is written. Refuses options of GGUF files.
+// Returns the options with which a directory is written. Refuses options of GGUF files.
 absl::StatusOr<HfConvertOptions> DirectoryOptionsOf(const ConvertOptions& options,
                                                     const Types& types) {
   if (absl::EndsWith(options.out, ".gguf")) {
@@ -301,7 +302,8 @@ absl::StatusOr<Notes> DirectoryToDirectory(const ConvertOptions& options, const 
   return DirectoryNotes(options);
 }
 
-// A GGUF file has no rows per head, on which the order of an adapter's rows depends.
+// Needs the base model: the order of an adapter's rows depends on the rows per head, which the GGUF
+// file of an adapter lacks.
 absl::StatusOr<Notes> GgufAdapterToDirectory(const ConvertOptions& options, const GgufFile& file,
                                              const HfConvertOptions& convert) {
   if (options.base.empty()) {

@@ -14,14 +14,14 @@ struct ConvertOptions {
   // file, or a GPT-2 model of llm.c. The content decides which, not the name.
   std::string in;
   // A GGUF file if `in` is a directory and the name ends in .gguf; otherwise a Hugging Face
-  // directory, or of a GGUF adapter PEFT's. Appears complete or not at all.
+  // directory, or a PEFT directory if `in` is a GGUF adapter. Appears complete or not at all.
   std::string out;
   // Replaces what is at `out`, if Convert could have written it.
   bool overwrite = false;
   // The base model of an adapter; empty: the one that the adapter names. A GGUF adapter names none.
   std::string base;
   // For adapters of a checkpoint, or of PEFT: "merged" (a plain model) or "adapter" (the adapters
-  // alone; those of PEFT as a GGUF file only).
+  // alone; of a PEFT directory, only as a GGUF file).
   std::string lora_export = "merged";
   // "auto" (each tensor keeps its type), "fp32", "fp16" or "bf16"; for a GGUF file of a model also
   // "q8_0" or "q4_k_m" (GgufMix).

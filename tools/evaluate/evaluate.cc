@@ -116,7 +116,7 @@ absl::StatusOr<double> Score(const Tokenizer& tokenizer, const std::string& cont
   return -sum;
 }
 
-// Of the learned tokens of an answer.
+// The likelihood of the learned tokens of an answer.
 struct AnswerScore {
   double sum = 0;  // of -log p
   int64_t tokens = 0;
@@ -222,7 +222,7 @@ absl::StatusOr<ChoiceScores> MeasurePairs(const TokenSource& rows, LikelihoodFun
   ChoiceScores scores;
   std::vector<int32_t> ids(static_cast<size_t>(rows.row_length()));
   std::vector<uint8_t> marks(ids.size());
-  AnswerScore chosen;  // of the document before
+  AnswerScore chosen;  // the previous document's
   for (int64_t begin = 0; begin < rows.size(); begin += rows.row_length()) {
     ZEROTH_RETURN_IF_ERROR(rows.Read(begin, absl::MakeSpan(ids)));
     ZEROTH_RETURN_IF_ERROR(rows.ReadMarks(begin, absl::MakeSpan(marks)));

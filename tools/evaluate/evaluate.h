@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Perplexity, and accuracy on multiple choice and on preference pairs, as other frameworks measure
-// them.
+// Measures perplexity, and accuracy on multiple choice and on preference pairs, as other frameworks
+// do.
 
 #pragma once
 
@@ -59,7 +59,7 @@ struct ChoiceScores {
   double normalized_accuracy = 0;  // the same with likelihoods per character
   int64_t questions = 0;           // or pairs
 
-  // Returns the standard error of one of the two, sqrt(p (1 - p) / (n - 1)).
+  // Returns the standard error of either accuracy p, sqrt(p (1 - p) / (n - 1)).
   double StandardError(double accuracy) const;
 };
 
@@ -71,9 +71,10 @@ absl::StatusOr<ChoiceScores> MeasureChoices(const std::vector<Question>& questio
                                             const Tokenizer& tokenizer, int64_t max_length,
                                             LikelihoodFunction likelihood);
 
-// How often the chosen answer of a preference pair is likelier than the rejected one: `accuracy` by
-// the log-likelihood of its learned tokens, normalized_accuracy by the mean over them. `rows` are
-// those of EncodeConversations (data/chat/conversations.h) with pairs. Errors of the source.
+// Measures how often the chosen answer of a preference pair is likelier than the rejected one:
+// `accuracy` by the log-likelihood of its learned tokens, normalized_accuracy by the mean over
+// them. `rows` come from EncodeConversations (data/chat/conversations.h) with pairs. Errors of the
+// source.
 absl::StatusOr<ChoiceScores> MeasurePairs(const TokenSource& rows, LikelihoodFunction likelihood);
 
 }  // namespace zeroth

@@ -45,7 +45,7 @@ ABSL_FLAG(int64_t, limit, 0, "Use only this many questions, the first ones; 0: a
 namespace zeroth {
 namespace {
 
-// The model's likelihoods, with progress on stderr every ten seconds.
+// Returns the model's LikelihoodFunction, which prints progress to stderr every ten seconds.
 std::function<absl::StatusOr<double>(absl::Span<const int32_t>, int64_t)> LikelihoodOf(
     LoadedModel& loaded) {
   return [&loaded, sequences = int64_t{0}, said = absl::Now()](absl::Span<const int32_t> tokens,
@@ -117,7 +117,7 @@ absl::Status PrintPairs(LoadedModel& loaded, const Tokenizer& tokenizer) {
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<DataFile> files, FindDataFiles(spec));
   const absl::StatusOr<ChatTemplate> chat =
       loaded.OpenChat(absl::GetFlag(FLAGS_chat_template), tokenizer);
-  // Pairs of text need none.
+  // Pairs of plain text need no template.
   if (!chat.ok() && !absl::IsNotFound(chat.status())) return chat.status();
   ConversationOptions options;
   options.seq_len = absl::GetFlag(FLAGS_seq_len);

@@ -38,7 +38,7 @@ TRAINING = ["--device=cuda", "--comm=nccl", "--model=gpt2_124m", "--seq_len=1024
 TRAINER_VARIANTS = ["--nccl_copy_engine=" + flags for flags in (
     "off", "off --cuda_graphs", "on", "on --cuda_graphs", "off --attention_backend=flash",
     "off --attention_backend=cudnn")]
-# As .bazelrc has it for `bazel test`.
+# The same as .bazelrc sets for `bazel test`.
 GTEST = ["--gtest_color=no", "--gtest_filter=-Nightly*:*.Nightly*"]
 GTEST_CASE = re.compile(r"^\[ +(OK|FAILED|SKIPPED) +\] .*\(\d+ ms\)$", re.MULTILINE)
 GTEST_FAILURE = re.compile(r"^\S+:\d+: (?:Failure|Skipped)\n.*", re.MULTILINE)
@@ -157,7 +157,7 @@ def read_table(code, output, _):
 
 
 def read_trainer(code, output, scratch, name):
-    """The median rate of the second half of a run's steps."""
+    """Returns the median rate of the second half of a run's steps."""
     found = conclude(code, output)
     if code == 0:
         with open(scratch + "/out/metrics.jsonl", encoding="utf-8") as lines:

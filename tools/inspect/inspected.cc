@@ -102,7 +102,7 @@ void AddFile(const std::shared_ptr<const TensorFile>& file, std::vector<Inspecte
   }
 }
 
-// "u32 7", "string \"llama\"", "array of 257 string".
+// Returns "u32 7", "string \"llama\"" or "array of string, 257 items".
 std::string Brief(const GgufValue& value) {
   constexpr size_t kShown = 80;
   if (const auto* array = std::get_if<GgufArray>(&value)) {
@@ -124,7 +124,7 @@ std::string Brief(const GgufValue& value) {
       value);
 }
 
-// A GGUF file, and one of its tensors in Hugging Face's layout.
+// A GGUF file, and the tensor that was read last, in Hugging Face's layout.
 struct GgufAsHf {
   std::unique_ptr<GgufFile> file;
   std::string held;  // the tensor's name

@@ -27,7 +27,7 @@
 namespace zeroth {
 
 struct LoadModelOptions {
-  std::string model;  // as for OpenModel
+  std::string model;  // a path for OpenModel
   std::string base;
   std::string tokenizer = "auto";  // as --tokenizer of the trainer
   bool parse_special = false;
@@ -51,9 +51,9 @@ class LoadedModel {
   static absl::StatusOr<std::unique_ptr<LoadedModel>> Open(const LoadModelOptions& options);
 
   LanguageModel& model() { return *model_; }
-  // InvalidArgument, which says what to do, if the model's tokenizer is unknown.
+  // Opens the model's tokenizer. InvalidArgument, which says what to do, if it is unknown.
   absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer() const;
-  // Returns DataOptions::tokenizer_identity of that tokenizer, equal to the trainer's.
+  // Returns the tokenizer's DataOptions::tokenizer_identity, equal to the trainer's.
   absl::StatusOr<std::string> TokenizerIdentity() const;
   // Opens the template for conversations. `choice` is as --chat_template of the trainer.
   // `tokenizer` outlives the result.

@@ -25,14 +25,14 @@
 namespace zeroth {
 namespace {
 
-// Whether the layer is a Conv1D of transformers, whose weight is [in, out]. PEFT decides by this
+// True if the layer is a Conv1D of transformers, whose weight is [in, out]. PEFT decides by this
 // class, whatever the adapter's "fan_in_fan_out" says.
 bool IsConv1D(const HfConfig& config, absl::string_view layer) {
   const auto type = config.json().find("model_type");
   return type != config.json().end() && *type == "gpt2" && absl::StrContains(layer, ".c_");
 }
 
-// The product of a layer's adapter matrices, which have these names. `in_out`: the weight is [in,
+// Returns the product of a layer's adapter matrices of these names. `in_out`: the weight is [in,
 // out].
 LowRankProduct ProductOf(bool in_out, std::string weight, std::string a, std::string b) {
   LowRankProduct product;
@@ -108,7 +108,7 @@ absl::StatusOr<HfDirectory> OpenAdapted(const std::string& path, std::string bas
                           MergedWeights::Create(base->shared_weights(), adapter.weights(), products,
                                                 adapter.adapter().scale(), std::move(replaced)));
   HfDirectory model(base->path(), base->config(), std::move(merged));
-  // It may have been trained with another chat template, or more tokens, than the base.
+  // The adapter may have been trained with another chat template, or more tokens, than the base.
   ZEROTH_RETURN_IF_ERROR(model.TakeTokenizer(path));
   return model;
 }

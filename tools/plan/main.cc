@@ -40,7 +40,7 @@
 namespace zeroth {
 namespace {
 
-constexpr size_t kRows = 20;  // of a search
+constexpr size_t kRows = 20;  // printed of a search
 
 std::string Help() {
   return absl::StrCat(
@@ -138,7 +138,7 @@ absl::Status CheckSave(const std::string& folder, bool overwrite) {
   return CheckOutput("--save", plan_file, overwrite, "a plan", IsPlan);
 }
 
-// The input of tools/report.
+// Writes the plan, its timeline and the options that tools/report reads.
 absl::Status SaveInto(const std::string& folder, const Plan& plan, const PlanTimeline& timeline,
                       const TrainOptions& options, const Machine& machine) {
   const std::string plan_file = absl::StrCat(folder, "/plan.json");
@@ -159,7 +159,7 @@ absl::Status SaveInto(const std::string& folder, const Plan& plan, const PlanTim
   return WriteConfig(folder, options);
 }
 
-// The machine, some of whose numbers the measured ones replace.
+// Returns the machine whose values remain where nothing is measured.
 absl::StatusOr<Machine> Unmeasured(const TrainOptions& options) {
   const bool is_gpu = options.device != TrainOptions().device;
   const std::string asked = absl::StrCat("--measure with --device=", options.device);

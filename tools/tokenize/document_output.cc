@@ -160,7 +160,7 @@ class JsonLines final : public DocumentOutput {
 
 constexpr char kLineBegin[] = "{\"ids\":[";
 
-// Whether tokenize writes such a file. True for an empty file, which has nothing to lose.
+// True if the file begins as tokenize's output of this name does, or is empty.
 bool IsOutput(const std::string& path) {
   const absl::StatusOr<RandomAccessFile> file = RandomAccessFile::Open(path);
   if (!file.ok()) return false;
@@ -179,7 +179,7 @@ absl::Status CheckDocumentOutput(const TokenizeOptions& options) {
                        "of the kind that tokenize writes under this name", IsOutput);
   };
   ZEROTH_RETURN_IF_ERROR(check(options.out));
-  // TokenShardWriter removes all of these that it does not write.
+  // TokenShardWriter removes existing shards of this name that it does not replace.
   const bool has_shards =
       absl::EndsWith(options.out, ".bin") || absl::EndsWith(options.out, ".npy");
   for (int64_t shard = 0; has_shards; ++shard) {

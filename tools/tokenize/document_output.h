@@ -17,12 +17,12 @@
 
 namespace zeroth {
 
-// Writes encoded documents as token shards or JSON lines.
 // OK if DocumentOutput::Create may write to options.out: neither that nor a shard of that name is
 // there, or options.overwrite is set and these are of the kind that it writes. Otherwise
 // AlreadyExists.
 absl::Status CheckDocumentOutput(const TokenizeOptions& options);
 
+// Writes encoded documents as token shards or JSON lines.
 class DocumentOutput {
  public:
   // Encoded documents, before they are written.
@@ -32,8 +32,7 @@ class DocumentOutput {
     int64_t tokens = 0;
   };
 
-  // The ending of options.out chooses the format: .jsonl, .bin or .npy. InvalidArgument for another
-  // one.
+  // The ending of options.out selects the format: .jsonl, .bin or .npy. InvalidArgument for others.
   // `tokenizer` outlives the result.
   static absl::StatusOr<std::unique_ptr<DocumentOutput>> Create(const Tokenizer& tokenizer,
                                                                 const TokenizeOptions& options);

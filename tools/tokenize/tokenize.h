@@ -16,8 +16,8 @@
 namespace zeroth {
 
 struct TokenizeOptions {
-  std::string tokenizer;  // as OpenTokenizer's path, or "byte"
-  // Text, JSON lines, each also compressed, and parquet, as --data of the trainer says.
+  std::string tokenizer;  // a path for OpenTokenizer, or "byte"
+  // Text and JSON lines, also compressed, and parquet, named as in the trainer's --data.
   std::string in;
   // .bin or .npy: token shards, each document with the tokenizer's template and an end-of-text
   // token. .jsonl: {"ids": [...], "text": decoded} for each document, without an end-of-text token.

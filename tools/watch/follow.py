@@ -40,7 +40,7 @@ def say(text):
 
 
 def attempt(what, call, *arguments, seconds=0):
-    """Calls a tracker, and for so many seconds again after an error. Their packages may raise anything."""
+    """Calls a tracker, and after errors again for `seconds`. Trackers' packages may raise anything."""
     end, delay = time.monotonic() + seconds, 1
     while True:
         try:
@@ -173,7 +173,7 @@ class Mlflow:
         return self.run_id
 
     def last_sent(self, key):
-        """The server knows also what a follower sent that was killed before it wrote its state."""
+        """Returns the last step on the server, which may be ahead of the state of a follower that was killed."""
         return max((metric.step for metric in self.client.get_metric_history(self.run_id, key)), default=0)
 
     def send(self, step, numbers, seconds):
@@ -285,7 +285,7 @@ class Follower:
                               % (self.state_file, error)) from error
 
     def begin(self, first_line):
-        """Called with the file's first line, empty if a run died without one. Another one is of another run."""
+        """Called with the file's first line; empty if a run died without one. Another first line means another run."""
         first = hashlib.sha256(first_line).hexdigest()
         if self.is_open and first != self.state["first"]:
             self.close("failed", {})

@@ -112,7 +112,7 @@ absl::Status SyncDirectory(const std::string& directory) {
   const FileDescriptor opened(TEMP_FAILURE_RETRY(
       open(directory.empty() ? "." : directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)));
   if (!opened.is_open()) return ErrnoStatus(errno, absl::StrCat("open directory ", directory));
-  // EINVAL: a file system without the notion, where nothing more can be done.
+  // EINVAL: the file system cannot flush directories, so nothing more can be done.
   if (TEMP_FAILURE_RETRY(fsync(opened.descriptor())) == 0 || errno == EINVAL)
     return absl::OkStatus();
   return ErrnoStatus(errno, absl::StrCat("flush directory ", directory));

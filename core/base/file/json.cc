@@ -48,9 +48,9 @@ class Cursor {
   const char** furthest_;
 };
 
-// Hands the events of the value at the front of `text` to `sax`; false if it returned false.
-// `consumed` becomes the bytes that were read: up to the value's end, and of a number or a bad
-// value one more. `strict`: nothing but white space may follow the value.
+// Hands the events of the value at the front of `text` to `sax`; false if it returned false. Sets
+// `consumed` to the bytes that were read: up to the value's end, and one more after a number or a
+// bad value. `strict`: nothing but white space may follow the value.
 bool Parse(absl::string_view text, nlohmann::json_sax<json>* sax, bool strict, size_t* consumed) {
   const char* furthest = text.data();
   const bool done =
@@ -82,7 +82,7 @@ class Builder final : public nlohmann::json_sax<json> {
     auto& object = open_.back()->template get_ref<typename Json::object_t&>();
     bool is_new;
     if constexpr (kOrdered) {
-      // The object itself would look through all of its members.
+      // A set, because an ordered object searches all of its members for a key.
       is_new = names_.back().insert(name).second;
       if (is_new) member_ = &object.emplace_back(name, nullptr).second;
     } else {
@@ -188,7 +188,7 @@ class Skipper final : public nlohmann::json_sax<json> {
   size_t error_position_ = 0;
 };
 
-// Where in `text` byte `position` is. Text of one line needs no number of the line.
+// Returns the line and column of byte `position`; only the column if `text` is one line.
 std::string PlaceOf(absl::string_view text, size_t position) {
   const absl::string_view before = text.substr(0, position);
   const size_t column = before.size() - (before.rfind('\n') + 1) + 1;

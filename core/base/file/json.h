@@ -30,7 +30,7 @@ absl::StatusOr<nlohmann::ordered_json> ParseOrderedJson(absl::string_view text,
                                                         absl::string_view where,
                                                         const JsonLimits& limits = {});
 
-// What the beginning of a text is.
+// The result of StartOfJson.
 struct JsonStart {
   bool is_json = false;   // a JSON value, or the beginning of one that the text's end cuts
   bool is_whole = false;  // that value ends in the text
@@ -40,7 +40,7 @@ struct JsonStart {
 // Says whether `text` begins with a JSON value, whatever follows it. A byte order mark may precede.
 JsonStart StartOfJson(absl::string_view text);
 
-// The beginning of a value's JSON, in ASCII, for messages.
+// Returns the beginning of a value's JSON, in ASCII, for messages.
 std::string QuoteJson(const nlohmann::ordered_json& json);
 
 // ParseJson of the file at `path`.

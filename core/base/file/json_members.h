@@ -14,7 +14,7 @@
 
 namespace zeroth {
 
-// At most 40 characters of the JSON, for messages.
+// Returns at most 40 characters of the JSON, for messages.
 std::string BriefJson(const nlohmann::json& json);
 
 // Reads the members of one object. It keeps the first error, as an InvalidArgument that says where
@@ -37,7 +37,7 @@ class JsonMembers {
   std::string Text(absl::string_view key) {
     return Get<std::string>(key, &Json::is_string, "a string");
   }
-  // A checksum as ChecksumText writes it.
+  // Returns a checksum in the form of ChecksumText.
   uint64_t Checksum(absl::string_view key);
   const nlohmann::json& Object(absl::string_view key) {
     return Member(key, &Json::is_object, "an object");
@@ -59,9 +59,9 @@ class JsonMembers {
 
  private:
   using Json = nlohmann::json;
-  // The member, or null.
+  // Returns the member, or null.
   const Json& Find(absl::string_view key);
-  // The member if `is` holds for it, otherwise null.
+  // Returns the member if `is` holds for it, otherwise null.
   const Json& Member(absl::string_view key, bool (Json::*is)() const, const char* expected);
   template <typename T>
   T Get(absl::string_view key, bool (Json::*is)() const, const char* expected) {

@@ -67,7 +67,7 @@ TEST(StartOfJsonTest, TellsJsonFromText) {
     const JsonStart start = StartOfJson(absl::StrCat(whole, "\nprose"));
     EXPECT_TRUE(start.is_json && start.is_whole) << text;
     EXPECT_EQ(start.bytes, whole.size()) << text;
-    // Every cut of it begins a value.
+    // Every prefix of the value that is cut after its bracket begins a value.
     for (size_t size = whole.find_first_of("{[") + 1; size < whole.size(); ++size) {
       const JsonStart cut = StartOfJson(whole.substr(0, size));
       EXPECT_TRUE(cut.is_json && !cut.is_whole) << whole.substr(0, size);

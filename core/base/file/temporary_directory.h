@@ -24,14 +24,14 @@ class TemporaryDirectory {
   std::string File(absl::string_view name) const;
   // Writes `content` to File(name), creating directories on the way; returns the path.
   std::string Write(absl::string_view name, absl::string_view content) const;
-  // Names of everything directly inside, sorted.
+  // Returns the names of everything directly inside, sorted.
   std::vector<std::string> List() const;
 
  private:
   std::string path_;
 };
 
-// The bytes of a file; aborts if it cannot be read.
+// Returns the bytes of a file; aborts if it cannot be read.
 std::string ReadTestFile(const std::string& path);
 
 }  // namespace zeroth

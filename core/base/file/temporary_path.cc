@@ -45,7 +45,7 @@ bool IsAt(int fd, const std::string& path) {
          open.st_dev == named.st_dev;
 }
 
-// The name of a temporary sibling of a file called `base`.
+// True if `name` is that of a temporary sibling of a file called `base`.
 bool IsTemporaryName(absl::string_view name, absl::string_view base) {
   return absl::ConsumePrefix(&name, base) && absl::ConsumePrefix(&name, ".") &&
          absl::ConsumePrefix(&name, kTag) && absl::ConsumePrefix(&name, "-") &&

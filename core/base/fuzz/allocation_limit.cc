@@ -23,7 +23,7 @@ std::atomic<size_t> held_allowed{0};
 std::atomic<int64_t> held{0};  // below zero when earlier memory is given back
 std::atomic<const char*> input{""};
 
-// Not through streams or strings, which allocate.
+// Prints with fprintf, because streams and strings allocate.
 [[noreturn]] void Refuse(const char* what, size_t bytes, size_t allowed) {
   limited = false;
   std::fprintf(stderr, "%s: %s %zu bytes, more than the %zu that a file of its size may cost\n",
@@ -31,7 +31,7 @@ std::atomic<const char*> input{""};
   std::abort();
 }
 
-// Null where there is no memory.
+// Returns null if there is no memory.
 void* Allocate(size_t size, size_t alignment = alignof(std::max_align_t)) {
   if (limited && size > largest_allowed) Refuse("asks at once for", size, largest_allowed);
   const size_t positive = std::max<size_t>(size, 1);
@@ -80,7 +80,7 @@ AllocationLimit::~AllocationLimit() {
 
 }  // namespace zeroth
 
-// All of them, since memory of one must not reach another's delete.
+// Replaces all forms, because memory from one must not reach another's delete.
 void* operator new(size_t size) { return zeroth::AllocateOrThrow(size); }
 void* operator new[](size_t size) { return zeroth::AllocateOrThrow(size); }
 void* operator new(size_t size, std::align_val_t alignment) {

@@ -24,13 +24,13 @@ void TestFuzzTarget(const FuzzTarget& target) {
   constexpr int kRounds = 30'000;
   int accepted = 0;
   for (int round = 0; round < kRounds; ++round) {
-    // Small seeds are damaged where it matters more often, and are faster.
+    // Prefers small seeds: damage hits their structure more often, and they are faster to read.
     std::string file = seeds[std::min(random() % seeds.size(), random() % seeds.size())];
     Damage(random, &file);
     accepted += RunFuzzTarget(target, BytesOfText(file), absl::StrCat("round ", round)) ? 1 : 0;
   }
   testing::Test::RecordProperty("accepted", accepted);
-  // Both outcomes occur: neither the damage nor the checks are idle.
+  // Some files are accepted and some refused: neither the damage nor the checks are idle.
   EXPECT_GT(accepted, kRounds / 1000);
   EXPECT_LT(accepted, kRounds * 99 / 100);
 }

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A format's FuzzTarget under libFuzzer. The target's seeds are added to the corpora that are named
+// Runs a format's FuzzTarget under libFuzzer. Adds the target's seeds to the corpora that are named
 // on the command line.
 
 #include <cstddef>

@@ -67,8 +67,8 @@ absl::Status AllReduce(const Collective& own, int rank, absl::Span<const LocalBu
   return mover.Reduce(ReductionOf(own, sources, destinations, count));
 }
 
-// Copies what each rank sends to this one into its place in this rank's recv. An all-gather sends
-// all of a rank's elements to each rank, an all-to-all a piece.
+// Copies into this rank's recv what each rank sends to it: in an all-gather all of the rank's
+// elements, in an all-to-all one piece.
 absl::Status CopyPieces(const Collective& own, int rank, absl::Span<const LocalBuffers> ranks,
                         LocalMover& mover) {
   const int size = static_cast<int>(ranks.size());

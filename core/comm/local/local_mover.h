@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// How data moves between ranks that share a device's memory: at once in host memory, or as work of
-// a device's stream.
+// Moves data between ranks that share a device's memory: at once in host memory, or as work of a
+// device's stream.
 
 #pragma once
 
@@ -32,9 +32,8 @@ class LocalMover {
 // Moves by memcpy and ReduceOnHost.
 LocalMover& HostMover();
 
-// Moves rank `rank`'s share of a collective's data. All ranks must be in the same call, and none
-// may use its buffers for anything else before all have moved their shares. `ranks` are their
-// buffers.
+// Moves rank `rank`'s share of a collective's data. `ranks` has the buffers of all ranks. All ranks
+// must be in the same call, and none may reuse its buffers before all have moved their shares.
 absl::Status MoveShare(const Collective& collective, int rank, absl::Span<const LocalBuffers> ranks,
                        LocalMover& mover);
 

@@ -234,7 +234,8 @@ TEST(LocalCommunicatorTest, ACallOnAFailedStreamReleasesTheOthers) {
   ExpectWords(status, {"rank 1 failed: barrier 'after'", "kernel exploded"});
 }
 
-// Two ranks wait for each other on two communicators that they share one stream for.
+// Makes two ranks wait for each other: both use two communicators on one stream, in opposite
+// orders.
 absl::Status DeadlockOnOneStream(absl::Duration timeout) {
   LaunchOptions options;
   options.world_size = 2;
@@ -254,7 +255,7 @@ absl::Status DeadlockOnOneStream(absl::Duration timeout) {
 }
 
 TEST(LocalCommunicatorTest, TimeoutSaysWhereTheMissingRankIsStuck) {
-  // Longer while the machine is too slow to get both ranks as far as their deadlock in time.
+  // Tries longer timeouts if the machine is too slow for both ranks to reach the deadlock in time.
   absl::Status status;
   for (absl::Duration timeout = absl::Milliseconds(50); timeout < absl::Seconds(20); timeout *= 4) {
     status = DeadlockOnOneStream(timeout);

@@ -140,8 +140,8 @@ absl::Status CheckWorldSize(const LaunchOptions& options, const mpi::Engine& eng
   return absl::OkStatus();
 }
 
-// The message that tells the address. It has the same length on all ranks, because a receiver does
-// not know the text's. The first byte says whether an address or an error follows, padded by zeros.
+// The message with rank 0's address. All ranks use a fixed length, because a receiver does not know
+// the text's. The first byte says whether an address or an error follows, padded by zeros.
 using Letter = std::array<char, 1024>;
 constexpr char kAddress = 'a';
 constexpr char kError = 'e';

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// How one communicator reaches the other ranks: they agree on a call, then they exchange messages
+// Connects one communicator to the other ranks: they agree on a call, then they exchange messages
 // that move its data.
 
 #pragma once

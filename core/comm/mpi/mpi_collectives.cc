@@ -57,14 +57,15 @@ std::vector<RankMessage> Exchange(const Channel& channel, Outgoing send, Arrival
 
 bool IsSmall(const BufferView& buffer, int size) { return ByteSize(buffer) * size <= kSmallBytes; }
 
-// The elements in a block of one rank.
+// Returns the elements in a block of one rank.
 int64_t BlockElements(DType dtype, int size) {
   const int64_t share = kBlockBytesOfAll / std::max(1, size - 1);
   const int64_t bytes = std::clamp(share, kLeastBlockBytes, kMostBlockBytes);
   return bytes / kCacheLine * kCacheLine / static_cast<int64_t>(SizeOf(dtype));
 }
 
-// In one all-to-all, space for two blocks of each other rank: one is added while the next arrives.
+// Returns the scratch of a reduction. In one all-to-all it has space for two blocks of each other
+// rank: one is added while the next arrives.
 size_t BlockScratchBytes(const Pieces& pieces, DType dtype, const NodeGrid& grid) {
   if (grid.has_two_levels()) return TwoLevelReduction::ScratchBytes(grid, pieces, dtype, kLimits);
   const int size = grid.size;
@@ -99,12 +100,12 @@ class PieceReduction {
   }
 
  private:
-  // Elements of block `block` in `rank`'s piece.
+  // Returns the elements of block `block` in `rank`'s piece.
   int64_t CountOf(int rank, int64_t block) const {
     return std::clamp(pieces_.Count(rank) - block * block_, int64_t{0}, block_);
   }
 
-  // Where `peer`'s elements for this rank arrive.
+  // Returns where `peer`'s elements for this rank arrive.
   BufferView Arrivals(int peer, int64_t block) const {
     const int64_t place = peer < channel_.rank() ? peer : peer - 1;
     const int64_t slot = (block % 2) * (channel_.size() - 1) + place;
@@ -160,11 +161,11 @@ absl::Status ReduceInTwoLevels(const TwoLevelReduction& reduction, Channel& chan
     const std::shared_ptr<Engine::Exchange> local = std::move(next);
     if (step + 1 < steps) next = channel.Start(reduction.LocalMessages(step + 1));
     ZEROTH_RETURN_IF_ERROR(channel.Finish(*local, call));
-    ZEROTH_RETURN_IF_ERROR(finish_cross(step));  // of the step before the last
+    ZEROTH_RETURN_IF_ERROR(finish_cross(step));  // of two steps ago
     ReduceOnHost(reduction.AddLocal(step));
     cross[static_cast<size_t>(step % 2)] = channel.Start(reduction.CrossMessages(step));
-    // The network has this block's first sums to move while the block before is finished, whose
-    // last step had no messages for it.
+    // Finish the block before while the network moves this block's first sums: the last step of a
+    // block has no messages for the network.
     if (step > 0 && step % channel.grid().nodes() == 0) {
       ReduceOnHost(reduction.FinishBlock(finished++));
     }
@@ -184,7 +185,7 @@ absl::Status ReducePiece(const Collective& collective, const BufferView& from, c
       collective.call);
 }
 
-// Gathers the pieces of all ranks, each at place(rank), where this rank's is already.
+// All-gathers the pieces: that of rank r arrives at place(r). This rank's piece is there already.
 template <typename Place>
 absl::Status GatherPieces(Channel& channel, Place place, const CollectiveCall& call) {
   const BufferView own = place(channel.rank());

@@ -28,8 +28,8 @@ constexpr int64_t kPieceBytes = int64_t{8} << 20;
 // If nothing was done for this long, the peers are slow, and the thread leaves its core to others.
 constexpr auto kBusyFor = std::chrono::milliseconds(5);
 constexpr auto kNap = std::chrono::microseconds(20);
-// How long others wait for a thread that may hang in the library, and the program's end for the
-// other ranks after an error.
+// How long other threads wait for the engine's thread, which may hang in the library, and how long
+// the end of the program waits for the other ranks after an error.
 constexpr auto kPatience = std::chrono::seconds(5);
 
 }  // namespace
@@ -96,8 +96,8 @@ class Engine::Exchange {
   // Guarded by the engine's mutex:
   bool over_ = false;
   bool failed_ = false;
-  bool asked_ = false;      // for the peers, which the thread answers
-  std::vector<int> peers_;  // when last asked
+  bool asked_ = false;      // another thread waits for peers_
+  std::vector<int> peers_;  // as of the last request
 };
 
 absl::StatusOr<Engine*> Engine::Get(absl::Duration timeout) {
@@ -286,7 +286,7 @@ void Engine::Leave(int exit_code) {
   std::unique_lock<std::mutex> lock(mutex_);
   if (failure_.has_value() && started_) return;
   if (!started_) {
-    // The thread is still in the library, which other functions of the exit could wait for.
+    // The thread is still in the library, and the remaining exit handlers could wait for it.
     std::fflush(nullptr);
     _exit(exit_code);
   }

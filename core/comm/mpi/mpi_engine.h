@@ -32,10 +32,9 @@
 
 namespace zeroth::mpi {
 
-// The tags of this project's messages.
-// Where rank 0 listens (ExchangeAddress in mpi.cc).
+// The tag of the messages that tell rank 0's address (ExchangeAddress in mpi.cc).
 inline constexpr int kAddressTag = 0;
-// Group g of a world has kFirstGroupTag + g (mpi_channel.h).
+// The tag of group 0's messages; those of group g have kFirstGroupTag + g (mpi_channel.h).
 inline constexpr int kFirstGroupTag = 1;
 
 // Thread-safe.
@@ -62,10 +61,10 @@ class Engine {
   std::shared_ptr<Exchange> Start(int tag, const std::vector<Message>& messages);
   // Waits at most `most`. Returns true if the exchange is over: all messages were moved, or failed.
   bool WaitFor(const Exchange& exchange, std::chrono::milliseconds most);
-  // The ranks in MPI whose messages are not done; none if the exchange is over, or if the thread
-  // hangs in the library.
+  // Returns the MPI ranks whose messages are not done; empty if the exchange is over, or if the
+  // thread hangs in the library.
   std::vector<int> UnfinishedPeers(Exchange& exchange);
-  // The result of an exchange that is over.
+  // Returns the result of an exchange that is over.
   absl::Status StatusOf(const Exchange& exchange) const;
 
   // The bytes of all messages to this rank that were started.
@@ -76,8 +75,8 @@ class Engine {
   void Abandon(const absl::Status& reason);
   // The error for which the engine has stopped, or OK.
   absl::Status status() const;
-  // The MPI call that the thread has not returned from, for messages; empty if there is none. Never
-  // blocks.
+  // Names the MPI call that the thread has not returned from, for messages; empty if there is none.
+  // Never blocks.
   std::string Unfinished() const;
   // True while the thread is inside a call of the library. May be called by a signal's handler.
   bool in_library() const { return in_library_; }

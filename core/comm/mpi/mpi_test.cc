@@ -84,7 +84,7 @@ TEST_P(MpiTest, LibrariesThatAreNone) {
   Expect(run, "ALibraryThatIsNoMpi");
 }
 
-// Each rank would be a world of size 1.
+// With the wrong library, each rank would be a world of size 1.
 TEST(MpiLibraryTest, TheLibraryOfAnotherLauncherIsRefused) {
   ZEROTH_SKIP_WITHOUT_MPIRUN(MpiKind::kOpenMpi);
   ZEROTH_SKIP_WITHOUT_MPIRUN(MpiKind::kMpich);
@@ -95,7 +95,7 @@ TEST(MpiLibraryTest, TheLibraryOfAnotherLauncherIsRefused) {
   const std::string name = "MpiRanks.TheLibraryOfAnotherLauncher";
   run.program.push_back(absl::StrCat("--gtest_filter=", name));
   const MpirunOutcome outcome = RunMpirun(run);
-  // MPICH does not know the launcher of Open MPI 5, and ends the program itself.
+  // MPICH does not know Open MPI 5's launcher, and ends the program itself.
   const bool by_mpich = absl::StrContains(outcome.output, "unsupported PMI version PMIx");
   const bool by_us = outcome.exit_code == 0 &&
                      absl::StrContains(outcome.output, absl::StrCat("[       OK ] ", name));
@@ -104,7 +104,7 @@ TEST(MpiLibraryTest, TheLibraryOfAnotherLauncherIsRefused) {
 
 TEST_P(MpiTest, OthersMeetByMpi) {
   Mpirun run = Ranks(3);
-  // Without this, the ranks know that they are on one node.
+  // With this variable set, the ranks would know that they share a node.
   const std::string local =
       GetParam() == MpiKind::kOpenMpi ? "OMPI_COMM_WORLD_LOCAL_SIZE" : "MPI_LOCALNRANKS";
   run.program.insert(run.program.begin(), {"/usr/bin/env", "-u", local});
@@ -113,7 +113,7 @@ TEST_P(MpiTest, OthersMeetByMpi) {
 
 TEST_P(MpiTest, StrangersHarmNobody) { Expect(Ranks(3), "StrangersHarmNobody"); }
 
-// mpirun does not end the others here; they end by themselves, and say why.
+// mpirun does not end the other ranks here; they end by themselves, and say why.
 TEST_P(MpiTest, LostRanksAreNoticed) {
   if (GetParam() == MpiKind::kMpich) {
     GTEST_SKIP() << "MPICH's mpirun ends all ranks when one is killed";
@@ -140,7 +140,7 @@ TEST_P(MpiTest, ARankThatNeverStartsMpiIsNotWaitedForForEver) {
   EXPECT_FALSE(absl::StrContains(outcome.output, "Failure")) << outcome.output;
 }
 
-// The process cannot recover from that, so it ends with the reason.
+// A process cannot recover from a hang inside MPI, so it ends with the reason.
 TEST_P(MpiTest, ARankThatHangsInsideMpiEndsItself) {
   if (GetParam() == MpiKind::kMpich) {
     GTEST_SKIP() << "MPICH's mpirun ends all ranks when one fails";

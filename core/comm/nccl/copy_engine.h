@@ -48,12 +48,12 @@ class CopyEnginePlan {
   // The same for a group that gathers. FailedPrecondition if the mode is "on" and the group spans
   // machines, naming two ranks.
   absl::StatusOr<bool> GathersByCopyEngine(const std::vector<int>& world_ranks) const;
-  // One line that says how such a group gathers, and why. Empty for groups of one rank, and if the
-  // mode is "off".
+  // Returns one line that says how such a group gathers, and why. Empty for groups of one rank, and
+  // if the mode is "off".
   std::string Note(const std::vector<int>& world_ranks) const;
 
  private:
-  // Why the group cannot gather by copy engines; empty if it can.
+  // Returns why the group cannot gather by copy engines; empty if it can.
   std::string ObstacleOf(const std::vector<int>& world_ranks) const;
 
   std::vector<RankAbility> ranks_;

@@ -39,7 +39,7 @@ TEST(CopyEnginePlanTest, GroupsOfOneMachineTakePart) {
       EXPECT_TRUE(*plan->GathersByCopyEngine(group));
       EXPECT_THAT(plan->Note(group), HasSubstr("by copy engines (NCCL 2.29.7"));
     }
-    // Nothing is sent.
+    // A group of one rank sends nothing.
     EXPECT_FALSE(plan->Registers({2}));
     EXPECT_FALSE(*plan->GathersByCopyEngine({2}));
     EXPECT_EQ(plan->Note({2}), "");
@@ -67,7 +67,7 @@ TEST(CopyEnginePlanTest, GroupsOfSeveralMachinesDoNot) {
   const absl::Status refused = forced->GathersByCopyEngine({0, 1, 2, 3}).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(refused.message()), HasSubstr("rank 0 is on left and rank 2 on right"));
-  // For sums it was not asked.
+  // The mode concerns gathers only, so a group that reduces may span machines.
   EXPECT_FALSE(forced->Registers({0, 2}));
 }
 

@@ -50,7 +50,8 @@ absl::StatusOr<int> ChooseDevice(const ProcessEnvironment& environment) {
                             " GPUs; start at most one process per GPU");
 }
 
-// This rank's abilities, with memory of `device`. `mode` is LaunchOptions::nccl_copy_engine.
+// Returns this rank's abilities, with memory of `device`. `mode` is
+// LaunchOptions::nccl_copy_engine.
 nccl::RankAbility OwnAbility(const std::string& mode, int device) {
   // Large enough to be mapped by itself, and still small.
   constexpr size_t kProbeBytes = size_t{1} << 20;

@@ -21,8 +21,8 @@ namespace {
 // Up to this many bytes from all ranks together, one exchange is faster than two.
 constexpr int64_t kSmallAllReduceBytes = 256 << 10;
 
-// The reduction that `collective` asks for, into all of its recv. The caller adds where the ranks'
-// elements are.
+// Returns the reduction that `collective` asks for, into all of its recv. The caller sets where the
+// ranks' elements are.
 StridedReduction ReductionOf(const Collective& collective) {
   StridedReduction reduction;
   reduction.destination = collective.recv.data;
@@ -89,7 +89,7 @@ bool NcclCommunicator::LibraryReduces(const Collective& collective) const {
 
 absl::Status NcclCommunicator::ScatterTogether(absl::Span<const Collective> scatters,
                                                cuda::CudaStream& stream) {
-  // One algorithm for all calls, because each would use the scratch memory.
+  // Use one algorithm for all calls, because both would use the scratch memory.
   if (std::all_of(scatters.begin(), scatters.end(),
                   [&](const Collective& scatter) { return LibraryReduces(scatter); })) {
     return LibraryReduce(scatters, stream);
@@ -118,8 +118,8 @@ absl::Status NcclCommunicator::GatherPieces(const Pieces& pieces, const BufferVi
   const auto append = [&](const std::vector<RankMessage>& more) {
     messages.insert(messages.end(), more.begin(), more.end());
   };
-  // While pieces arrive from other nodes, this node's own are exchanged inside it. In a group that
-  // is not divided, a node has one rank, and there is nothing more to do.
+  // Exchange this node's pieces inside it while pieces arrive from other nodes. In an undivided
+  // group every node is one rank, and this exchange gathers everything.
   const TwoLevelGather gather(grid_, [&](int place) { return pieces.Of(buffer, place); });
   append(gather.LocalMessages(0));
   for (int step = 1; step < gather.steps(); ++step) append(gather.CrossMessages(step));

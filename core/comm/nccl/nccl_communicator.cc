@@ -275,7 +275,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> NcclCommunicator::SplitBy(int colo
   bool by_copy_engine = false;
   if (for_gathers && seat.group != kNoGroup) {
     const absl::StatusOr<bool> can = world_->copy_engines().GathersByCopyEngine(seat.world_ranks);
-    // Groups of other ranks may be able to, and would wait for these ranks.
+    // Fail all ranks: other groups may succeed, and would wait for this one.
     if (!can.ok()) return processes.Fail(can.status(), absl::StrCat("split of ", name()));
     by_copy_engine = *can;
   }

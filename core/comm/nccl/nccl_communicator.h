@@ -153,9 +153,9 @@ class NcclCommunicator final : public CheckedCommunicator {
   absl::Status GatherPieces(const Pieces& pieces, const BufferView& buffer,
                             cuda::CudaStream& stream);
   absl::Status SmallAllReduce(const Collective& collective, cuda::CudaStream& stream);
-  // True if NCCL's own reduction computes this one.
+  // True if NCCL's own reduction is used for this collective.
   bool LibraryReduces(const Collective& collective) const;
-  // `collectives` are of one operation.
+  // Runs `collectives`, which are of one operation, by NCCL.
   absl::Status LibraryReduce(absl::Span<const Collective> collectives, cuda::CudaStream& stream);
 
   const std::shared_ptr<World> world_;

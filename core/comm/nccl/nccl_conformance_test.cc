@@ -22,7 +22,7 @@ const LauncherRegistration nodes("nccl_nodes", [](const LaunchOptions& options,
   return RunNcclNodes(options, rank_main, NodesOf(std::vector<int>(static_cast<size_t>(pairs), 2)));
 });
 
-// One rank also where there is no GPU: its tests say so.
+// Includes one rank even without a GPU: its tests are then reported as skipped.
 std::vector<CommunicatorTestParam> Params() {
   std::vector<CommunicatorTestParam> params;
   for (int ranks = 1; ranks <= 5; ++ranks) {

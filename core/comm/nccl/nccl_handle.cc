@@ -196,7 +196,7 @@ void Handle::ForgetWindows() {
 
 absl::Status Handle::AsyncError() {
   std::lock_guard<std::mutex> lock(mutex_);
-  // Until then the call's own error is the better one.
+  // Until the last call is done, its caller gets the error, with the call's name.
   if (gone_ || !last_call_is_done_) return absl::OkStatus();
   ncclResult_t state = ncclSuccess;
   const ncclResult_t asked = ncclCommGetAsyncError(communicator_, &state);

@@ -30,7 +30,7 @@ namespace zeroth::nccl {
 // failed, InvalidArgument or FailedPrecondition for wrong use, Internal otherwise.
 absl::Status ToStatus(ncclResult_t result, absl::string_view call, ncclComm_t communicator);
 
-// NCCL's name for an element type.
+// Returns NCCL's element type.
 ncclDataType_t TypeOf(DType dtype);
 
 // An NCCL communicator in non-blocking mode (ncclConfig_t::blocking = 0). NCCL works on its own
@@ -79,8 +79,8 @@ class Handle {
   // Stops all work at once, and frees the communicator. Freeing waits until every graph that has
   // captured it is gone, and all other work of the device is done (see HandleSet::AbortAll).
   void Abort();
-  // Gives up the communicator, to a caller that aborts it together with others. nullptr if there is
-  // none.
+  // Transfers ownership of the communicator to the caller, which aborts several together; nullptr
+  // if there is none.
   ncclComm_t Release();
   // Starts to free the communicator, after its enqueued work, unless it has windows. Returns true
   // once it is freed. No graph may have captured it.

@@ -19,7 +19,7 @@ namespace zeroth::nccl {
 // MiB). Thread-safe.
 class NcclMemory final : public MemorySource {
  public:
-  // `device` is CUDA's number.
+  // `device` is the CUDA ordinal.
   explicit NcclMemory(int device) : device_(device) {}
 
   absl::StatusOr<void*> Allocate(size_t bytes) override;

@@ -108,7 +108,7 @@ TEST(NcclTest, PiecesOfAllReducesAreWholeLines) {
   }
 }
 
-// Reduce-scatters of `counts` elements of each rank together, in place, and an all-reduce of each.
+// Makes batched reduce-scatters of `counts` elements per rank, in place, and then all-reduces.
 template <typename T>
 void ExpectTheBitsOfTheTree(const std::vector<int>& sizes, const std::vector<int64_t>& counts,
                             ReduceOp op) {
@@ -146,15 +146,15 @@ void ExpectTheBitsOfTheTree(const std::vector<int>& sizes, const std::vector<int
 }
 
 TEST(NcclTest, ReductionsOnNodesHaveTheBitsOfTheTree) {
-  // Nodes of a power of two, alone and several; others, uneven ones, and one rank on each.
+  // Nodes of a power of two of ranks, alone and several; other sizes, and nodes of one rank.
   const std::vector<std::vector<int>> clusters = {
       {1},    {4},       {2, 2},       {4, 4},       {2, 2, 2}, {1, 1, 1}, {3, 1},
       {3, 3}, {2, 2, 1}, {1, 2, 1, 2}, {4, 4, 4, 4}, {5, 4, 3}, {8, 8, 8}};
   for (const std::vector<int>& sizes : clusters) {
     const int64_t size = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
-    // So many bytes of each rank for each that the all-reduce is in pieces.
+    // Large enough that an all-reduce is divided into pieces.
     const int64_t large = 280001 / (size * size);
-    // Odd, and empty, too.
+    // Includes odd and empty counts.
     ExpectTheBitsOfTheTree<float>(sizes, {7, 0, large / 4 + 1}, ReduceOp::kMean);
     ExpectTheBitsOfTheTree<BFloat16>(sizes, {1, large / 2 + 1}, ReduceOp::kSum);
     ExpectTheBitsOfTheTree<BFloat16>(sizes, {257, large / 2 + 2}, ReduceOp::kMax);
@@ -163,7 +163,7 @@ TEST(NcclTest, ReductionsOnNodesHaveTheBitsOfTheTree) {
   }
 }
 
-// The second is shorter than the others' blocks, and the scratch holds three of the four.
+// The second reduction is shorter than a block of the others, and the scratch holds three of four.
 TEST(NcclTest, ReductionsOnNodesShareLittleScratch) {
   ExpectTheBitsOfTheTree<float>({2, 2}, {1000001, 37, 990003, 1000001}, ReduceOp::kSum);
 }
@@ -336,7 +336,7 @@ TEST(NcclTest, ANetworkThatStallsIsATimeoutThatSaysSo) {
         ZEROTH_RETURN_IF_ERROR(TwoAllReduces(rank));
         ZEROTH_RETURN_IF_ERROR(rank.world.Barrier(rank.stream, "before"));
         ZEROTH_RETURN_IF_ERROR(rank.stream.Synchronize());
-        // The barrier's own bytes must have reached both.
+        // The barrier's own bytes must have reached both ranks.
         ++past_barrier;
         while (past_barrier < 2) testing::SleepFor(100);
         nccl::emulation::StallTransfers(true);
@@ -474,7 +474,7 @@ TEST(NcclTest, MemoryFromElsewhereIsRefused) {
   ExpectWords(status, {"register_memory 'other'", "4096 bytes", "AllocateForTransport"});
 }
 
-// A rank that has no such memory when the world is created: all do without, or all fail.
+// If one rank has no memory to register when the world is created, all do without, or all fail.
 TEST(NcclTest, WithoutMemoryToRegisterAllGatherByKernels) {
   for (const char* const mode : {"auto", "on"}) {
     LaunchOptions options;
@@ -502,7 +502,7 @@ TEST(NcclTest, WithoutMemoryToRegisterAllGatherByKernels) {
   }
 }
 
-// No rank waits in the library for a rank that never calls.
+// The other ranks do not hang inside NCCL while one never calls.
 TEST(NcclTest, ARankThatDoesNotRegisterIsATimeoutThatNamesIt) {
   LaunchOptions options;
   options.timeout = absl::Seconds(1);
@@ -521,8 +521,8 @@ TEST(NcclTest, ARankThatDoesNotRegisterIsATimeoutThatNamesIt) {
   ExpectWords(status, {"missing rank 2", "register_memory 'full' (call 1, 1200 x uint8)"});
 }
 
-// Some calls of two communicators on two streams, as a rank's step has: each play adds to `values`
-// the sum of all ranks' at the time, and gathers what that makes into `full`.
+// Records calls of two communicators on two streams, as in a training step: each play replaces
+// `values` by their sum over ranks, and gathers the sums into `full`.
 class RecordedRank {
  public:
   static absl::StatusOr<std::unique_ptr<RecordedRank>> Create(TestRank& rank) {
@@ -557,7 +557,7 @@ class RecordedRank {
     return compute_->Wait(gathered);
   }
   absl::Status Play() { return recording_->Play(*compute_); }
-  // The recording stays.
+  // Drops a communicator that the recording uses.
   void DropSums() { sums_.reset(); }
   absl::StatusOr<std::vector<float>> Full() { return Fetch<float>(full_, *compute_); }
   const CommStats& gather_stats() const { return gathers_->stats(); }
@@ -580,7 +580,7 @@ TEST(NcclTest, RecordedCallsArePlayedAmongOthers) {
   const absl::Status status = RunRanks(3, [](TestRank& rank) -> absl::Status {
     EXPECT_TRUE(rank.world.SupportsRecording());
     ZEROTH_ASSIGN_OR_RETURN(const auto recorded, RecordedRank::Create(rank));
-    // 1 + 2 + 3, and three times that at each further time.
+    // The first sum is 1 + 2 + 3; each later one is three times the sum before.
     float expected = 6;
     const bool plays[] = {true, true, false, true, false, false, true, true};
     for (const bool play : plays) {
@@ -589,7 +589,7 @@ TEST(NcclTest, RecordedCallsArePlayedAmongOthers) {
     }
     ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> full, recorded->Full());
     EXPECT_EQ(full, std::vector<float>(3 * RecordedRank::kCount, expected));
-    // Once before it was recorded, and each time since.
+    // One call before the recording, and one for each play or direct run.
     EXPECT_EQ(recorded->gather_stats()[CollectiveOp::kAllGather].calls, 9);
     return absl::OkStatus();
   });
@@ -701,7 +701,7 @@ TEST(NcclTest, ACommunicatorThatIsFreedHoldsNothingUp) {
   ExpectWords(status, {"timeout after 1s in all_reduce 'stalls'", "all ranks have called it"});
 }
 
-// While the ranks meet, and while they work.
+// Strangers connect while the ranks meet, and while they work.
 TEST(NcclTest, StrangersHarmNobody) {
   constexpr int kSize = 3;
   const std::string file = testing::TestRendezvousFile();
@@ -756,7 +756,7 @@ TEST(NcclTest, ANumberOfRanksThatWasNotStartedIsRefused) {
   ExpectWords(status, {"world_size is 4", "torchrun has started 2"});
 }
 
-// As the launcher "nccl" does it: without a launcher's variables, the world has one rank.
+// As for the launcher "nccl": without a launcher's variables, the world has one rank.
 TEST(NcclTest, WithoutALauncherThereIsOneRank) {
   for (const char* name :
        {"RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "SLURM_PROCID"}) {

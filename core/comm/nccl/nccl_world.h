@@ -142,7 +142,7 @@ class World {
 
   ProcessWorld& processes() const { return *processes_; }
   const std::shared_ptr<ProcessWorld>& shared_processes() const { return processes_; }
-  // CUDA's number of the device that all communicators use.
+  // The CUDA ordinal of the device that all communicators use.
   int device() const { return device_; }
   // True if NCCL computes floating-point sums.
   bool library_reduces() const { return library_reduces_; }

@@ -29,8 +29,8 @@ absl::Status Grow(std::shared_ptr<Buffer>& buffer, size_t bytes, Device& device,
   return absl::OkStatus();
 }
 
-// A kernel of a collective that reads and writes `bytes`. Waiting for it counts as waiting for the
-// collective.
+// Records a collective's kernel that reads and writes `bytes`. Waiting for it counts as waiting for
+// the collective.
 void Pass(const char* label, size_t bytes, const Collective& collective, const Machine& machine,
           Stream& stream) {
   PlannedWork work{label, Resource::kCompute, static_cast<double>(bytes) / machine.memory_bandwidth,
@@ -39,7 +39,7 @@ void Pass(const char* label, size_t bytes, const Collective& collective, const M
   PlannedDevice::Add(stream, std::move(work));
 }
 
-// The operation's field of a LinkRate; nullptr if it has none.
+// Returns the operation's field of a LinkRate; nullptr if it has none.
 double LinkRate::*RateOf(CollectiveOp op) {
   switch (op) {
     case CollectiveOp::kAllGather:
@@ -53,7 +53,7 @@ double LinkRate::*RateOf(CollectiveOp op) {
   }
 }
 
-// The rate of a call of `bytes`, between those of the sizes around it.
+// Returns the bandwidth of a call of `bytes`, interpolated between the sizes around it.
 double RateAt(const std::vector<LinkRate>& rates, double bytes, double LinkRate::*field) {
   const auto above = std::find_if(rates.begin(), rates.end(),
                                   [&](const LinkRate& rate) { return rate.bytes >= bytes; });

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// One rank of a world of any size, without the others. It counts calls, and records each on its
-// stream with the time that it would take.
+// A communicator for plans: one rank of a world of any size, without the other ranks. It counts
+// calls, and records each on its stream with the time that it would take.
 
 #pragma once
 
@@ -38,8 +38,8 @@ class PlannedCommunicator final : public CheckedCommunicator {
  public:
   // How another system issues what is one collective here, over the same bytes.
   struct Parts {
-    double collectives = 1;  // below 1: batched with others
-    // Elements of the largest of them, which the buffer for copies has room for.
+    double collectives = 1;  // below 1: batched with other calls
+    // Elements of the largest of these collectives, for which the copy buffer has room.
     int64_t elements = std::numeric_limits<int64_t>::max();
   };
   struct Options {
@@ -55,7 +55,7 @@ class PlannedCommunicator final : public CheckedCommunicator {
     // All-gathers inside a node occupy no SMs (LaunchOptions::nccl_copy_engine).
     bool gathers_by_copy_engine = false;
     // AllGatherAll and ReduceScatterAll issue their calls as one operation, with the latency of one
-    // call and staging for all. Not with copy engines.
+    // call and with staging for all calls. Not with copy engines.
     bool calls_together = false;
     // All-gathers and reduce-scatters use separate buffers: gathered parameters are copied out of
     // them, and gradients into them.
@@ -63,7 +63,7 @@ class PlannedCommunicator final : public CheckedCommunicator {
     // Elements of the bucket that collects gradients. It stays allocated, and a copy of it is
     // reduced. 0: each unit has a buffer of its size.
     int64_t reduce_bucket = 0;
-    // Called for collectives among several ranks. Empty: one collective each.
+    // Called for collectives of several ranks. Empty: each is one collective.
     std::function<Parts(const Collective& collective)> parts;
   };
 
@@ -75,12 +75,12 @@ class PlannedCommunicator final : public CheckedCommunicator {
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(members_.size()); }
   std::string name() const override;
-  // A group of all ranks of this one: only SplitInto tells who the members are.
+  // Returns a group of all ranks of this one, because only SplitInto tells who the members are.
   absl::StatusOr<std::unique_ptr<Communicator>> Split(int color, int key) override;
   absl::StatusOr<std::unique_ptr<Communicator>> SplitInto(absl::Span<const int> members, int color,
                                                           bool for_gathers) override;
   absl::Status status() const override { return status_; }
-  // The group's, in its order.
+  // The group's world ranks, in its order.
   const std::vector<int>& world_ranks() const { return members_; }
 
   // The time of a call that shares its link with no other.
@@ -98,14 +98,15 @@ class PlannedCommunicator final : public CheckedCommunicator {
 
   absl::Status Enqueue(absl::Span<Collective> collectives, const absl::Status& checked,
                        Stream& stream) override;
-  // `starts`: it is the first call of its operation.
+  // `starts`: the call is the first of those issued as one operation (Options::calls_together).
   absl::Status EnqueueOne(const Collective& collective, bool starts, Stream& stream);
   double LinkBandwidth(const Collective& collective) const;
   int world_rank() const override { return members_[static_cast<size_t>(rank_)]; }
   void Break(const absl::Status& reason) override { status_.Update(reason); }
-  // Bytes of scratch memory that a reduction needs in NcclCommunicator.
+  // Returns the bytes of scratch memory that a reduction needs in NcclCommunicator.
   size_t ScratchOf(const Collective& collective) const;
-  // Memory and passes over it that the options add, before and after the collective itself.
+  // Add the memory that the options need, and passes over it, before and after the collective
+  // itself.
   absl::Status Before(const Collective& collective, const Parts& parts, bool starts,
                       Stream& stream);
   void After(const Collective& collective, Stream& stream);

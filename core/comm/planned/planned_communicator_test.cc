@@ -69,7 +69,7 @@ TEST(PlannedCommunicatorTest, RatesInsideANodeAreThoseOfTheSize) {
   EXPECT_DOUBLE_EQ(seconds(CollectiveOp::kReduceScatter, 4'000'000, 500'000), 7 * 2e6 / 40e9);
   EXPECT_DOUBLE_EQ(seconds(CollectiveOp::kAllReduce, 400'000, 400'000), 2 * 7 * 2e5 / 30e9);
   EXPECT_DOUBLE_EQ(seconds(CollectiveOp::kAllReduce, 80'000'000, 80'000'000), 14 * 4e7 / 70e9);
-  // Both buffers of Call are nowhere, so that rank 0 gathers in place.
+  // Both buffers of Call have null addresses, so rank 0 gathers in place.
   Collective gather = Call(CollectiveOp::kAllGather, 2'000'000, 16'000'000);
   EXPECT_DOUBLE_EQ(node->TimeOf(gather).seconds, 7 * 8e6 / 50e9);
   float elsewhere = 0;
@@ -84,7 +84,7 @@ TEST(PlannedCommunicatorTest, ARingOverNodesHasTheNetworkCardsOfAllItsDevices) {
   const auto world = World(32);
   const PlannedCommunicator::Time time =
       world->TimeOf(Call(CollectiveOp::kReduceScatter, 32'000'000, 1'000'000));
-  // 31 pieces cross the edge of a node, through eight NICs.
+  // 31 pieces leave each node, through its eight NICs.
   EXPECT_DOUBLE_EQ(time.seconds, 31 * 4e6 / (8 * 10e9));
   EXPECT_DOUBLE_EQ(time.latency, 28e-6 + 3 * 10e-6);
   EXPECT_TRUE(time.crosses_nodes);
@@ -119,7 +119,7 @@ TEST(PlannedCommunicatorTest, AReductionOverWholeNodesHasTwoLevels) {
   PlannedCommunicator::Options options;
   options.reduces_by_exchange = true;
   const auto tree = *PlannedCommunicator::CreateWorld(TwoSpeeds(), 64, 0, options);
-  // One sum for each of the 7 other nodes, by this rank's own NIC.
+  // This rank sends one sum for each of the 7 other nodes, through its own NIC.
   EXPECT_DOUBLE_EQ(tree->TimeOf(scatter).bytes_across, 7 * 4e6);
   EXPECT_DOUBLE_EQ(tree->TimeOf(scatter).seconds, 7 * 4e6 / TwoSpeeds().network_bandwidth);
   // The ring's 63 pieces leave a node through its 8 NICs.
@@ -131,7 +131,7 @@ TEST(PlannedCommunicatorTest, AReductionOverWholeNodesHasTwoLevels) {
   // In an all-reduce, the second half is a ring.
   const Collective reduce = Call(CollectiveOp::kAllReduce, 64'000'000, 64'000'000);
   EXPECT_DOUBLE_EQ(tree->TimeOf(reduce).bytes_across, (7 + 63.0 / 8) * 4e6);
-  // 7 pieces for each of the 8 nodes go to ranks of this node, which a slow link shows.
+  // A slow link shows the traffic inside the node: 7 pieces for each of the 8 nodes.
   Machine slow = TwoSpeeds();
   slow.link_bandwidth = 1e9;
   const auto inside = *PlannedCommunicator::CreateWorld(slow, 64, 0, options);

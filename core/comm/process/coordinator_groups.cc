@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What CoordinatorWorld does for groups: their calls, splits and meetings.
+// CoordinatorWorld's handling of groups: their calls, splits and meetings.
 
 #include <algorithm>
 #include <mutex>
@@ -167,7 +167,7 @@ absl::StatusOr<bool> CoordinatorWorld::Arrive(Watched& watched, int rank, Shared
     watched.since.reset();
   } else if (!watched.since.has_value()) {
     watched.since = Clock::now();
-    // Later waits end later.
+    // Later waits time out later.
     if (!no_timeout_before_.has_value()) no_timeout_before_ = *watched.since + limit_;
   }
   return completes;

@@ -95,8 +95,8 @@ class Server {
     // Null once the connection is a rank's.
     std::unique_ptr<CoordinatorHandshake> handshake;
     FrameReader reader;
-    std::vector<SharedFrame> output;  // that the socket has not taken
-    size_t sent = 0;                  // bytes of the first
+    std::vector<SharedFrame> output;  // not yet sent
+    size_t sent = 0;                  // bytes sent of the first message in `output`
     bool waits_to_write = false;
     bool leaving = false;  // is closed once its output is sent
     bool lost = false;
@@ -219,8 +219,8 @@ class Server {
     }
   }
 
-  // A child that the program has forked may hold copies of a socket, whose events would otherwise
-  // go on after it is closed here.
+  // Ends the watch of a socket before it is closed: a forked child may hold a copy, whose events
+  // would otherwise go on.
   void Unwatch(const Socket& socket) {
     static_cast<void>(Watch(epoll_, EPOLL_CTL_DEL, socket.descriptor(), 0, 0));
   }
@@ -262,7 +262,7 @@ class Server {
 
   void Greet(size_t index, Connection& connection, absl::string_view frame) {
     const CoordinatorHandshake::Step step = connection.handshake->Handle(frame);
-    // Before the answer, which a connection that is gone cannot take.
+    // Before the reply: if sending it fails, the connection is lost, and TurnAway would ignore it.
     if (!step.fault.empty()) TurnAway(index, step.fault);
     if (!step.reply.empty()) Send(index, connection, FrameOf(step.reply));
     if (step.fault.empty() && step.joins.has_value()) {

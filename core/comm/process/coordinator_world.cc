@@ -155,7 +155,7 @@ void CoordinatorWorld::Settle() {
   left_.clear();
   if (!broken.ok()) {
     broken_since_ = Clock::now();
-    // Calls that all ranks posted before have succeeded on all.
+    // Calls that all ranks had posted before still succeed on all ranks.
     AnnounceAll(due_);
     AnnounceAll(put_off_);
     SendToAll(StatusMessage(MessageType::kBroken, broken));

@@ -38,9 +38,10 @@ class CoordinatorWorld {
   // `port` is for messages.
   CoordinatorWorld(const Coordinator::Options& options, int port);
 
-  // A connection has proven to be a rank of this job. Returns the reason why the rank may not join.
-  // If the job has an id or a secret, it certainly is a rank of this job, so all ranks are refused
-  // for the same reason. Otherwise it may be a rank of another job, and the others go on waiting.
+  // Adds the rank of a connection that has passed the handshake. Returns the reason why it may not
+  // join. If the job has an id or a secret, the rank is certainly of this job, so all ranks are
+  // refused for the same reason. Otherwise it may be of another job, and the ranks of this job go
+  // on waiting.
   absl::Status Join(size_t connection, const Announcement& who);
   // Handles a rank's message. Returns false if the message breaks the protocol.
   bool Handle(size_t connection, absl::string_view frame);
@@ -50,7 +51,7 @@ class CoordinatorWorld {
   // True once all ranks have joined.
   bool started() const { return started_; }
 
-  // When CheckTimeouts has to be called next. None: not before the next message.
+  // Returns when CheckTimeouts has to be called next; std::nullopt: not before the next message.
   std::optional<Clock::time_point> NextTimeout() const;
   void CheckTimeouts(Clock::time_point now);
 
@@ -62,7 +63,7 @@ class CoordinatorWorld {
   // Returns the messages to send, in order. They include the numbers of agreed calls that ranks
   // wait for, so it is called after all messages that have arrived were handled.
   std::vector<Output> TakeOutput();
-  // The number of groups that some rank has not left.
+  // Returns the number of groups that some rank has not left.
   size_t group_count() const { return group_count_; }
 
  private:
@@ -84,8 +85,8 @@ class CoordinatorWorld {
     // By rank: calls that were posted early. They arrive when the rank's earlier calls are
     // complete.
     std::vector<std::deque<SharedCall>> ahead;
-    // The calls from number `first_posted` on, each as the first rank to post it did. Ranks usually
-    // post the same bytes, which thus are decoded and kept once.
+    // The calls from number `first_posted` on, as the first rank to post each one encoded it. Ranks
+    // usually post the same bytes, which are then decoded and kept once.
     struct Posted {
       std::string bytes;
       SharedCall call;
@@ -108,8 +109,8 @@ class CoordinatorWorld {
   void Split(Group& group, int rank, const SplitRequest& request);
   void Meet(Group& group, int rank, std::string value);
   void Leave(Group& group, int rank);
-  // `rank` makes its next call. Returns whether that completes the call on all ranks, or the
-  // world's error.
+  // Records that `rank` makes its next call. Returns whether that completes the call on all ranks,
+  // or the world's error.
   absl::StatusOr<bool> Arrive(Watched& watched, int rank, SharedCall call);
   // The same for a call that the rank waits for on the host.
   bool ArriveOnHost(Watched& watched, absl::string_view operation, int rank);

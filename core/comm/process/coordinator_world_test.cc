@@ -169,7 +169,7 @@ TEST_F(CoordinatorWorldTest, ErrorsNameTheRankAndTheCall) {
                 "ranks [0-9999])"));
 }
 
-// Ranks that post early are compared at their turn, with the right call.
+// Calls that a rank posts early are compared with the right calls of the other ranks.
 TEST_F(CoordinatorWorldTest, EarlyCallsThatDifferBreakTheWorld) {
   Start(3);
   for (uint64_t i = 0; i < 3; ++i) {
@@ -199,7 +199,7 @@ TEST_F(CoordinatorWorldTest, AWaitThatIsTooLongBreaksTheWorld) {
                               "'h' (call 1, 7 x fp32); rank 3: no call yet)"));
 }
 
-// An earlier wait that has ended leaves no timeout behind that a later wait would meet too early.
+// The timeout of a wait that has ended does not cut a later wait short.
 TEST_F(CoordinatorWorldTest, AWaitThatHasEndedDoesNotTimeOut) {
   Start(2);
   Send(0, Call(kWorldGroup, 0, "h", /*awaits=*/true));
@@ -239,7 +239,7 @@ TEST_F(CoordinatorWorldTest, AGroupEndsWithItsLastRank) {
     EXPECT_EQ(world_->group_count(), 3u);
     Send(2, Message(MessageType::kLeave).U32(even));
     EXPECT_EQ(world_->group_count(), 2u);
-    // The ranks were told of all calls. A rank that asks nevertheless breaks no rule.
+    // The ranks were told of all calls, but a rank may ask nevertheless.
     EXPECT_EQ(TakeMessages()[2], std::vector<std::string>{Agreed(even, 1)});
     Send(2, Message(MessageType::kAwait).U32(even).U64(1));
     for (int rank : {1, 3}) Send(rank, Message(MessageType::kLeave).U32(odd));

@@ -1,10 +1,10 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// How a rank and the coordinator prove to each other that they belong to one job. The rank names
-// its job (Hello). The coordinator answers with a proof that it knows the job's secret (Challenge).
-// The rank says who it is, with its own proof (Join). Each proof covers a random number that the
-// other side has just drawn, so that no proof can be replayed. The secret itself is never sent.
-// Later messages on the connection are neither signed nor encrypted.
+// The protocol by which a rank and the coordinator prove to each other that they belong to one job.
+// The rank names its job (Hello). The coordinator answers with a proof that it knows the job's
+// secret (Challenge). The rank says who it is, with its own proof (Join). Each proof covers a
+// random number that the other side has just drawn, so that no proof can be replayed. The secret
+// itself is never sent. Later messages on the connection are neither signed nor encrypted.
 
 #pragma once
 
@@ -68,7 +68,7 @@ class CoordinatorHandshake {
   struct Step {
     std::string reply = "";                            // empty: none
     std::optional<Announcement> joins = std::nullopt;  // set once the rank has proven who it is
-    // Why the connection is not a rank of this job, as a predicate of "it"; empty if it may be one.
+    // Why the connection is not a rank of this job, worded to follow "it"; empty if it may be one.
     std::string fault = "";
   };
   Step Handle(absl::string_view frame);

@@ -43,7 +43,7 @@ bool OthersElsewhere(const ProcessEnvironment& environment) {
   return environment.world_size > 1 && environment.local_world_size != environment.world_size;
 }
 
-// The name under which other nodes find this one. Loopback if all ranks are on this node.
+// Returns the name under which other nodes find this one; loopback if all ranks are on this node.
 std::string OwnHost(const ProcessEnvironment& environment) {
   char name[HOST_NAME_MAX + 1] = {};
   if (!OthersElsewhere(environment) || gethostname(name, sizeof(name) - 1) != 0) return "127.0.0.1";

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// How a rank finds rank 0's process, as its environment says, and connects to the coordinator
-// there. Rank 0 starts the coordinator first.
+// Finds rank 0's process, as a rank's environment says, and connects to the coordinator there. Rank
+// 0 starts the coordinator first.
 
 #pragma once
 

@@ -17,7 +17,7 @@ constexpr uint32_t kNone = 0;
 constexpr int kDTypeCount = static_cast<int>(DType::kUInt8) + 1;
 constexpr int kReduceOpCount = static_cast<int>(ReduceOp::kMax) + 1;
 
-// The name of the operation with this code on the wire. Empty beyond the last code.
+// Returns the name of the operation with this code on the wire; empty beyond the last code.
 absl::string_view OperationName(int code) {
   if (code < kCollectiveOpCount) return CollectiveOpName(static_cast<CollectiveOp>(code));
   constexpr absl::string_view kOthers[] = {kRegisterMemoryOperation, kPlayOperation};

@@ -134,24 +134,24 @@ WireWriter StatusMessage(MessageType type, const absl::Status& status);
 absl::Status ReadStatus(WireReader& reader);
 
 void WriteCall(const CollectiveCall& call, WireWriter& writer);
-// Returns none if the bytes are not a call.
+// Returns std::nullopt if the bytes are not a call.
 std::optional<CollectiveCall> ReadCall(WireReader& reader);
 
-// Ranks in any order. Evenly spaced ones, as the ranks of most groups are, take few bytes.
+// Writes ranks in any order. Evenly spaced ones, as the ranks of most groups are, take few bytes.
 void WriteRanks(absl::Span<const int> ranks, WireWriter& writer);
-// Fails if there are more than `most`.
+// Reads what WriteRanks wrote. The reader fails if there are more than `most`.
 std::vector<int> ReadRanks(WireReader& reader, int most);
 
 // The answer to a group's meeting: the value of each rank. Each value is sent once, with the number
-// of consecutive ranks that passed it, and later by its number. All values of a large world may
-// still be more than a frame can have, so the answer comes in parts.
+// of consecutive ranks that passed it, and afterwards referred to by its number. The values of a
+// large world may exceed a frame, so the answer comes in parts.
 class MeetingAnswer {
  public:
-  // The answer as messages, each only as much longer than 64 KiB as its last value.
+  // Returns the answer as messages, each longer than 64 KiB by at most its last value.
   static std::vector<std::string> Messages(uint32_t group, absl::Span<const std::string> values);
 
-  // Adds the next part, behind the group. Returns false for bytes that are not one, or that have
-  // values of more than `most` ranks.
+  // Adds the part that `reader` holds after the group's number. Returns false for bytes that are
+  // not a part, or that have values of more than `most` ranks.
   bool Add(WireReader& reader, int most);
   bool IsComplete() const { return size_ > 0 && values_.size() == size_; }
   std::vector<std::string> TakeValues() { return std::move(values_); }

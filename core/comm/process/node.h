@@ -11,10 +11,10 @@
 namespace zeroth {
 
 std::string HostName();  // "unknown" if the machine has none
-// Tells machines of one name apart. Empty where the kernel has none.
+// Returns the kernel's boot id, which tells machines of one name apart; empty if there is none.
 std::string BootId();
 
-// The name of this process's machine: two processes on one machine have the same.
+// Returns the name of this process's machine: two processes on one machine have the same.
 std::string NodeName();
 // Changes the result of NodeName in this thread.
 void SetNodeNameForTest(std::string name);

@@ -15,7 +15,7 @@ using Names = std::vector<std::string>;
 TEST(RanksPerNodeTest, EqualNodesOfAPowerOfTwo) {
   EXPECT_EQ(RanksPerNode(Names{"a", "a", "b", "b"}), 2);
   EXPECT_EQ(RanksPerNode(Names{"a", "a", "a", "a", "b", "b", "b", "b"}), 4);
-  // The number of nodes may be any.
+  // The number of nodes need not be a power of two.
   EXPECT_EQ(RanksPerNode(Names{"a", "a", "b", "b", "c", "c"}), 2);
 }
 

@@ -61,8 +61,8 @@ absl::StatusOr<int> RequireNumber(const Lookup& lookup, const Names& names, cons
 
 constexpr char kStepTasks[] = "SLURM_STEP_TASKS_PER_NODE";
 
-// The ranks of this node, as srun counts those of the step: on node 2 of "8(x2),3" they are 3. None
-// if it does not say.
+// Returns the number of ranks on this node by srun's counts for the step: 3 on node 2 of "8(x2),3".
+// std::nullopt if srun does not say.
 std::optional<int> TasksOfStep(const Lookup& lookup) {
   int node = 0;
   if (!absl::SimpleAtoi(lookup("SLURM_NODEID").value_or(""), &node)) return std::nullopt;
@@ -117,7 +117,7 @@ absl::Status ReadRanks(const Lookup& lookup, const Names& names, ProcessEnvironm
   return absl::OkStatus();
 }
 
-// The first host of a list as Slurm writes it: "node[07-09,12],login" has node07.
+// Returns the first host of a list as Slurm writes it: "node07" of "node[07-09,12],login".
 std::string FirstHost(const std::string& list) {
   const size_t end = list.find_first_of(",[");
   std::string host = list.substr(0, end);
@@ -177,12 +177,12 @@ absl::Status ReadMeetingPlace(const Lookup& lookup, ProcessEnvironment& result) 
   return absl::OkStatus();
 }
 
-// The number of the job, the same on all its ranks; empty if the launcher gives none.
+// Returns the job's number, the same on all its ranks; empty if the launcher gives none.
 std::string ReadJobId(const Lookup& lookup, const ProcessEnvironment& environment) {
   const std::string& launcher = environment.launcher;
   if (launcher == kTorchrun.launcher) {
     const std::string run = lookup("TORCHELASTIC_RUN_ID").value_or("");
-    // torchrun's value without --rdzv-id, the same for all jobs.
+    // "none" is torchrun's value without --rdzv-id, the same for all jobs.
     if (run.empty() || run == "none") return "";
     const auto restart = lookup("TORCHELASTIC_RESTART_COUNT");
     // Each node's agent counts only the failures of its own ranks.
@@ -205,8 +205,9 @@ bool IsSlurmStep(const Lookup& lookup) {
          *step != "batch" && *step != "4294967290" && *step != "interactive";
 }
 
-// mpiexec itself may use srun, for one process on each node, which then starts the ranks; and srun
-// may speak mpiexec's language to the ranks that it starts.
+// True if srun itself starts the ranks. mpiexec may use srun to start one process on each node,
+// which then starts the ranks; and srun may set mpiexec's variables (PMI) for the ranks that it
+// starts.
 bool SrunStartsTheRanks(const Lookup& lookup) {
   if (!IsSlurmStep(lookup)) return false;
   const std::optional<std::string> rank = lookup(kMpiexec.rank);

@@ -164,7 +164,7 @@ TEST(ProcessEnvironmentTest, SrunMeetsOnItsFirstNode) {
   }
 }
 
-// What --ntasks-per-node asked for, of a job or of a full node, is not what a node has.
+// --ntasks-per-node is a request, for a job or for a full node; the ranks of a node may be fewer.
 TEST(ProcessEnvironmentTest, SrunCountsTheRanksOfEachNode) {
   const auto ranks_here = [](const std::string& node, const std::string& counts) {
     Variables variables = {{"SLURM_PROCID", "2"},          {"SLURM_NTASKS", "19"},
@@ -184,7 +184,7 @@ TEST(ProcessEnvironmentTest, SrunCountsTheRanksOfEachNode) {
     EXPECT_EQ(ranks_here("1", counts), 6) << counts;
   }
   EXPECT_EQ(ranks_here("none", "8(x2),3"), 6);
-  // A step of fewer ranks than a node of its job was asked to have.
+  // A step may have fewer ranks on a node than --ntasks-per-node requested for the job.
   const auto step = Read({{"SLURM_PROCID", "0"},
                           {"SLURM_NTASKS", "2"},
                           {"SLURM_STEP_ID", "1"},
@@ -204,12 +204,12 @@ TEST(ProcessEnvironmentTest, JobsAreRecognised) {
   EXPECT_EQ(id_of(torchrun), "");
   torchrun["TORCHELASTIC_RUN_ID"] = "7";
   EXPECT_EQ(id_of(torchrun), "7");
-  // The agents of several nodes count restarts apart.
+  // The agents of several nodes count restarts separately.
   torchrun["TORCHELASTIC_RESTART_COUNT"] = "2";
   EXPECT_EQ(id_of(torchrun), "7");
   torchrun["LOCAL_WORLD_SIZE"] = "1";
   EXPECT_EQ(id_of(torchrun), "7.2");
-  // torchrun's value if the user has not named the run.
+  // "none" is torchrun's value if the user has not named the run.
   torchrun["TORCHELASTIC_RUN_ID"] = "none";
   EXPECT_EQ(id_of(torchrun), "");
   torchrun["TORCHELASTIC_RUN_ID"] = "";

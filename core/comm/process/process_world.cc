@@ -82,7 +82,8 @@ std::string ProcessWorld::NameOf(const Seat& seat) const {
 
 void ProcessWorld::Read() {
   absl::Status received;
-  // The connection to a stopped process stays, so half of the timeout without a message is a ping.
+  // The connection to a stopped process stays open, so after half of the timeout without a message
+  // this sends a ping.
   bool asked = false;
   for (;;) {
     // The first messages may have arrived together with the welcome.
@@ -277,8 +278,8 @@ absl::Status ProcessWorld::Fail(const absl::Status& error, absl::string_view wha
   if (absl::Status broken = SettledStatus(); !broken.ok()) return broken;
   const absl::Status annotated = Annotate(error, absl::StrCat(Failed(), ": ", what));
   Break(annotated);
-  // The coordinator may have heard of another rank's error first. This rank's error is often what
-  // that one looks like here, such as NCCL's word that a peer has gone.
+  // The coordinator may have heard of another rank's error first. This rank's error is often a
+  // consequence of it, such as NCCL's report that a peer has gone.
   const absl::Status broken = SettledStatus();
   return broken.ok() ? annotated : broken;
 }

@@ -87,8 +87,8 @@ class ProcessWorld {
   // Posts this rank's next call in a group. Returns the call's number in the group, from 1, or the
   // world's error. `awaits`: AwaitAgreed follows at once, so it need not ask the coordinator.
   absl::StatusOr<uint64_t> Post(uint32_t group, CollectiveCall call, bool awaits = false);
-  // The number of matching calls that all ranks of the group have posted, as this rank was told
-  // last. A number that no rank awaits comes late, by less than a second.
+  // Returns the number of matching calls that all ranks of the group have posted, as this rank was
+  // told last. A number that no rank awaits comes late, by less than a second.
   uint64_t Agreed(uint32_t group) const;
   // Waits until Agreed is at least `count`. Returns the world's error if it breaks first.
   absl::Status AwaitAgreed(uint32_t group, uint64_t count);
@@ -118,7 +118,7 @@ class ProcessWorld {
   void Read();
   bool Handle(absl::string_view frame);
   void Broken(const absl::Status& reason);
-  // The message of the last resort.
+  // Returns the message of the last resort: what this process hangs in.
   std::string DescribeHang(const absl::Status& reason);
   absl::Status Send(const WireWriter& message);
   template <typename Predicate>
@@ -132,7 +132,7 @@ class ProcessWorld {
   const std::string back_end_;
 
   mutable std::mutex mutex_;
-  // What the last resort reads, and thus destroyed after it.
+  // Read by the last resort, so these are destroyed after it.
   std::optional<SharedError> broken_;
   bool stopped_ = false;  // the world has broken, and the hooks of OnBreak have run
   bool has_returned_ = false;
@@ -161,7 +161,7 @@ class ProcessWorld {
   // Answers that have arrived, by the group that was asked.
   std::map<uint32_t, Seat> seats_;
   std::map<uint32_t, std::vector<std::string>> met_;
-  std::map<uint32_t, MeetingAnswer> meeting_parts_;  // of which more must arrive
+  std::map<uint32_t, MeetingAnswer> meeting_parts_;  // incomplete: more parts must arrive
   bool connection_lost_ = false;
   std::vector<std::string> nodes_;  // by world rank
 };

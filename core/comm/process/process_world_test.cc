@@ -199,7 +199,7 @@ TEST(ProcessWorldTest, SplitsAndValues) {
   }
 }
 
-// Threads of a rank that have a group each may split them in any order.
+// Threads of a rank, each with its own group, may split these in any order.
 TEST(ProcessWorldTest, GroupsAreSplitAtOnce) {
   for (const absl::Status& status : RunThreads(2, [](ProcessWorld& world) -> absl::Status {
          constexpr int kGroups = 8;
@@ -382,7 +382,7 @@ void ExpectRankZeroToFail(const std::string& file) {
   ExpectError(status, absl::StatusCode::kDataLoss, {"rank 0 failed: no more data"});
 }
 
-// The last message of a process whose `rank_main` hangs after another rank has broken the world.
+// Expects `words` in the last message of a process that hangs after another rank broke the world.
 void ExpectLastWords(const RankMain& rank_main, const std::vector<std::string>& words) {
   const std::string file = TestRendezvousFile();
   const pid_t child = fork();
@@ -404,7 +404,7 @@ void ExpectLastWords(const RankMain& rank_main, const std::vector<std::string>& 
   }
 }
 
-// A program that has imported this library goes on, and ends when it wants to.
+// A program that uses this as a library goes on, and ends when it wants to.
 TEST(LastResortTest, AProcessStaysIfItsCallerSaysSo) {
   const std::string file = TestRendezvousFile();
   const std::string log = file + ".log";
@@ -422,7 +422,7 @@ TEST(LastResortTest, AProcessStaysIfItsCallerSaysSo) {
     auto world = ProcessWorld::Join(TestEnvironment(1, 2, file), options, "test");
     if (!world.ok()) _exit(3);
     const absl::Status first = PostAndAwait(**world, Call(CollectiveOp::kAllGather, 3, "h.1"));
-    // As long as it takes to hang, and some more for a second line.
+    // Waits until the process counts as stuck, and then for a second line, which must not come.
     while (!absl::StrContains(lines(), "this process stays")) usleep(1000);
     usleep(200'000);
     const absl::Status status = (*world)->Return(first);
@@ -438,7 +438,7 @@ TEST(LastResortTest, AProcessStaysIfItsCallerSaysSo) {
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << text;
 }
 
-// While it exists, no thread starts in this process: none has room for so large a stack.
+// While this exists, no thread can start in this process: there is no room for so large a stack.
 class NoThreads {
  public:
   NoThreads() {
@@ -492,7 +492,7 @@ TEST(NoThreadsTest, AnotherRankSaysSo) {
   ExpectError(status, absl::StatusCode::kUnavailable, {"rank 1 failed"});
 }
 
-// A world that breaks still tells why.
+// If no thread can start for the last resort, the error of a broken world is still reported.
 TEST(NoThreadsTest, TheErrorOfTheWorldIsNotLost) {
   const absl::Status status = RunBesideAChild(
       [](ProcessWorld& world) {
@@ -511,7 +511,7 @@ TEST(NoThreadsTest, TheErrorOfTheWorldIsNotLost) {
   ExpectError(status, absl::StatusCode::kDataLoss, {"rank 0 failed: no more data"});
 }
 
-// A process that ends well may begin to wait for its last resort, and destroy it at once.
+// A process that ends well may destroy its last resort just as that begins to wait.
 TEST(LastResortTest, IsNotTakenByAProcessThatEndsAtOnce) {
   for (int i = 0; i < 20'000; ++i) {
     const LastResort unneeded(/*ends_process=*/true, [] { return std::string("taken"); });

@@ -103,7 +103,7 @@ absl::StatusOr<std::vector<Address>> Resolve(const std::string& host, int port, 
   return addresses;
 }
 
-// True for a numeric address or "localhost", which means only that one.
+// True for a numeric address or "localhost", which stand for one address only.
 bool IsLiteral(const std::string& host) {
   return host == "localhost" || Resolve(host, 0, AI_NUMERICHOST).ok();
 }

@@ -24,7 +24,7 @@ using Socket = FileDescriptor;
 // The longest frame. A peer that announces a longer one speaks another protocol.
 inline constexpr uint32_t kMostFrameBytes = 1 << 20;
 
-// `payload` behind its length.
+// Returns `payload` preceded by its length.
 std::string Frame(absl::string_view payload);
 
 // Cuts a stream of bytes into frames.
@@ -44,7 +44,7 @@ class FrameReader {
   size_t begin_ = 0;  // of the next frame
 };
 
-// "host:port", with an IPv6 address in brackets: "[::1]:80".
+// Returns "host:port", with an IPv6 address in brackets: "[::1]:80".
 std::string PlaceName(absl::string_view host, int port);
 
 // Sockets that listen on one port, one for each address.
@@ -64,7 +64,7 @@ absl::StatusOr<Listener> Listen(const std::string& host, int port, bool others_e
 // Accepts a connection, as a non-blocking socket. Returns a closed socket if there is none.
 // ResourceExhausted if this process or machine can open no more files.
 absl::StatusOr<Socket> Accept(const Socket& listening);
-// The address of the other end, for messages.
+// Returns the address of the other end, for messages.
 std::string PeerOf(const Socket& socket);
 
 // Tries once to connect to each address of the host, for `timeout` each. Unavailable if nothing

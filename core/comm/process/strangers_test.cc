@@ -151,7 +151,7 @@ void ExpectError(const absl::Status& status, absl::StatusCode code,
   }
 }
 
-// While rank 0 is alone, while some are there and some are not, and while they work.
+// Strangers connect while rank 0 is alone, while some ranks have come, and while all work.
 TEST(StrangersTest, HarmNobodyAtAnyTime) {
   constexpr int kSize = 4;
   const std::string file = TestRendezvousFile();
@@ -163,7 +163,7 @@ TEST(StrangersTest, HarmNobodyAtAnyTime) {
     ranks.emplace_back([&, rank] {
       statuses[static_cast<size_t>(rank)] =
           RunRank(TestEnvironment(rank, kSize, file), absl::Minutes(5), [&] {
-            // Nothing listens any more.
+            // The coordinator no longer listens.
             const int64_t refused = strangers.refused();
             strangers.AwaitRounds(3);
             EXPECT_GT(strangers.refused(), refused);
@@ -177,7 +177,7 @@ TEST(StrangersTest, HarmNobodyAtAnyTime) {
   EXPECT_FALSE(std::filesystem::exists(file)) << "the file with the secret is left";
 }
 
-// Rank 0's process may open few files, and strangers use them up.
+// Strangers use up the few files that rank 0's process may open.
 TEST(StrangersTest, NoFilesAreLeftForThem) {
   const std::string file = TestRendezvousFile();
   const pid_t child = fork();
@@ -204,7 +204,7 @@ TEST(StrangersTest, NoFilesAreLeftForThem) {
   for (const absl::Status& status : statuses) EXPECT_TRUE(status.ok()) << status;
 }
 
-// The port is that of a job that ends soon: this one's ranks wait for their own rank 0.
+// Another job, which ends soon, holds the port: the ranks of this job wait for their own rank 0.
 TEST(StrangersTest, AnotherJobAtThePortIsWaitedFor) {
   const int port = FreePort();
   absl::Status first[2];
@@ -275,7 +275,7 @@ TEST(StrangersTest, ARefusalWithoutProofIsWaitedOut) {
   for (const absl::Status& status : statuses) EXPECT_TRUE(status.ok()) << status;
 }
 
-// Without an id or a secret, a rank that does not fit may be of another job.
+// Without an id or a secret, a rank that does not fit may be of another job: only it is refused.
 TEST(StrangersTest, WhoMayBeAnotherJobsIsRefusedAlone) {
   const int port = FreePort();
   absl::Status statuses[2];
@@ -333,13 +333,13 @@ TEST(CoordinatorTest, WarnsWhereOthersCanConnectWithoutASecret) {
     EXPECT_EQ(status, absl::OkStatus());
     return printed;
   };
-  // Also where all ranks are on this machine, and meet at an address that others reach.
+  // Warns if other machines can reach the address, even if all ranks are on this one.
   EXPECT_TRUE(absl::StrContains(warning("0.0.0.0", ""), "Set ZEROTH_JOB_SECRET"));
   EXPECT_EQ(warning("0.0.0.0", "secret"), "");
   EXPECT_EQ(warning("127.0.0.1", ""), "");
 }
 
-// One connection that claims to be both ranks does not count as both.
+// A connection that claims to be both ranks counts as one.
 TEST(CoordinatorTest, AConnectionIsOneRank) {
   Coordinator::Options options;
   options.world_size = 2;

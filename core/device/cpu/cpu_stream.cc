@@ -36,7 +36,7 @@ class CpuEvent final : public Event {
     return status_;
   }
 
-  // Every event of this device knows when it was done: asking the clock costs next to nothing.
+  // Works for every event of this device, because reading the clock costs next to nothing.
   absl::StatusOr<double> Seconds() const override {
     if (absl::Status status = Synchronize(); !status.ok()) return status;
     return std::chrono::duration<double>(done_at_.time_since_epoch()).count();

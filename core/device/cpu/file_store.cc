@@ -92,8 +92,8 @@ class FileRegion final : public OffloadRegion {
   const int64_t begin_;
 };
 
-// The limit of `ulimit -f`. Extending a file beyond it would raise a signal that ends the process,
-// so it has to be checked first.
+// Returns the limit of `ulimit -f`. Extending a file beyond it would raise a signal that ends the
+// process, so it has to be checked first.
 int64_t LargestFile() {
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
   rlimit limit;

@@ -33,7 +33,7 @@ class PoolAllocator final : public AccountingAllocator {
   // No Buffer is left here, because each keeps its allocator alive.
   ~PoolAllocator() override;
 
-  // The size of the block for a request of `bytes`.
+  // Returns the size of the block for a request of `bytes`.
   static size_t BlockBytes(size_t bytes);
 
  protected:

@@ -180,8 +180,8 @@ TEST_F(CachingAllocatorTest, ExactBlocksAreSeparateSegments) {
   EXPECT_EQ(memory_->used(), 7 + 3 * kMiB + 1);
 }
 
-// Against a model that only remembers what is out: no two blocks overlap, all lie in segments, the
-// account is right, and everything comes back.
+// Compares with a model that only remembers the blocks in use: no two overlap, all lie in segments,
+// the account is right, and everything is returned.
 TEST_F(CachingAllocatorTest, RandomUse) {
   for (const bool exact : {false, true}) {
     Make(size_t{3} << 30, exact);
@@ -333,7 +333,7 @@ TEST_F(CachingAllocatorTest, AFullDeviceIsAnErrorInsideAPoolToo) {
   allocator_->ReleasePool(pool);
 }
 
-// Against a model of what recordings may touch: nothing outside of them is handed any of it.
+// Compares with a model of the memory that recordings may use: none of it is handed to others.
 TEST_F(CachingAllocatorTest, RandomUseWithPools) {
   for (const bool exact : {false, true}) {
     Make(size_t{3} << 30, exact);

@@ -84,8 +84,7 @@ std::shared_ptr<MemorySource> MakeTransportMemory(const DeviceOptions& options,
 }
 
 // True if a tool that watches memory accesses needs exact blocks: always in the emulation under the
-// address sanitizer. Tools for GPUs work on programs built without them, so the environment says
-// it.
+// address sanitizer. Tools for GPUs run ordinary builds, so there an environment variable says so.
 bool ExactBlocks() {
 #if defined(ZEROTH_CUDA_EMULATION) && defined(__SANITIZE_ADDRESS__)
   return true;

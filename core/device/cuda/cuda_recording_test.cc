@@ -60,7 +60,7 @@ class CudaRecordingTest : public testing::Test {
 
 constexpr size_t kBytes = 3000;
 
-// in → side stream → out, through memory of the recording alone.
+// Copies in → side stream → out, through memory that was allocated in the recording.
 TEST_F(CudaRecordingTest, PlaysWhatAllStreamsWereGivenWithTheDataOfTheTime) {
   const auto in = Allocate(kBytes);
   const auto out = Allocate(kBytes);

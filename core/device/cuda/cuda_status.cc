@@ -32,7 +32,7 @@ absl::StatusCode CodeOf(cudaError_t error) {
   }
 }
 
-// What to do about the error, if that is not obvious.
+// Returns what to do about the error, if that is not obvious.
 absl::string_view Advice(cudaError_t error) {
   switch (error) {
     case cudaErrorNoDevice:

@@ -9,10 +9,10 @@
 
 namespace zeroth::cuda {
 
-// OK, or an error with the failed expression, and CUDA's name and text of the error.
+// Returns OK, or an error with the failed expression, and CUDA's name and text of the error.
 // ResourceExhausted for memory, FailedPrecondition for a missing driver or device, InvalidArgument
 // for arguments, Unimplemented for what is not supported, Internal for everything else. Clears the
-// thread's last error, which libraries that check it after their own launches would mistake for
+// thread's last error: libraries that check it after their own launches would mistake it for
 // theirs.
 absl::Status ToStatus(cudaError_t error, absl::string_view expression);
 

@@ -103,9 +103,9 @@ class CudaStream final : public Stream {
   // `stream` as a CudaStream. Aborts if it belongs to another kind of device, which is a bug.
   static CudaStream& From(Stream& stream);
 
-  // `ordinal` is CUDA's number of the device. Memory may be freed while the compute stream still
-  // uses it (see caching_allocator.h); for other streams, use Retain. The stream is in `live` for
-  // as long as it exists.
+  // `ordinal` is the CUDA device ordinal. Memory may be freed while the compute stream still uses
+  // it (see caching_allocator.h); for other streams, use Retain. The stream is in `live` for as
+  // long as it exists.
   static absl::StatusOr<std::unique_ptr<CudaStream>> Create(Device& device, int ordinal,
                                                             absl::string_view name, bool is_compute,
                                                             std::shared_ptr<LiveStreams> live);

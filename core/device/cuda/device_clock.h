@@ -41,7 +41,7 @@ class DeviceClock {
   // For this long, floats of milliseconds resolve half a microsecond, as CUDA's events do.
   static constexpr std::chrono::seconds kFreshFor{4};
 
-  // The process's clock of the device with CUDA's number `ordinal`.
+  // Returns the process's clock of the device with CUDA ordinal `ordinal`.
   static DeviceClock& Of(int ordinal);
   // `now` returns the host's time.
   explicit DeviceClock(int ordinal, HostTime (*now)() = &std::chrono::steady_clock::now)

@@ -31,14 +31,14 @@ struct LaunchShape {
   bool empty() const { return grid.x == 0 || grid.y == 0 || grid.z == 0; }
 };
 
-// InvalidArgument says which limit of CUDA `shape` exceeds: threads per block, grid sizes, or
-// shared memory. `shared_limit` is the shared memory that a block may have.
+// Returns OK, or InvalidArgument with the CUDA limit that `shape` exceeds: threads per block, grid
+// sizes, or shared memory. `shared_limit` is the shared memory that a block may have.
 absl::Status CheckLaunchShape(const char* kernel, const LaunchShape& shape, size_t shared_limit);
 
-// The dynamic shared memory that each kernel may use on each device. Above 48 KiB less its static
-// arrays, whose size only the driver knows, a kernel must be allowed the size that it is launched
-// with. A later setting replaces an earlier one, for all threads. So every kernel with dynamic
-// shared memory is allowed its size, and never less than before. Thread-safe.
+// Raises the limits on kernels' dynamic shared memory. Beyond 48 KiB, static arrays included, a
+// launch needs a limit of at least its size. Every kernel with dynamic shared memory gets one,
+// because only the driver knows the size of its static arrays. A setting replaces the earlier one
+// for all threads, so limits are never lowered. Thread-safe.
 class SharedMemoryGrants {
  public:
   // Calls allow(bytes), and returns its error, unless `kernel` may use that much on `device`
@@ -51,7 +51,7 @@ class SharedMemoryGrants {
   std::map<std::pair<const void*, int>, size_t> allowed_;
 };
 
-// Allows `kernel` that much on the current device, by the process's grants.
+// Allows `kernel` to use `bytes` on the current device, through the process's SharedMemoryGrants.
 absl::Status AllowDynamicShared(const void* kernel, size_t bytes);
 
 // The most shared memory of a block on the newest known devices.

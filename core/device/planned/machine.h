@@ -20,7 +20,7 @@ struct LinkRate {
 // those reached in practice, per second and device; bandwidths are one way.
 struct Machine {
   std::string name;
-  bool is_gpu = true;  // kernels need the scratch of our GPU kernels, otherwise of our CPU kernels
+  bool is_gpu = true;  // scratch as of our GPU kernels, otherwise of our CPU kernels
   int devices_per_node = 1;
   double memory_bytes = 0;    // of a GPU, or of a node of CPUs
   double reserved_bytes = 0;  // of these, used by a process before it allocates anything
@@ -28,19 +28,18 @@ struct Machine {
   double tf32_flops = 0;
   double bf16_flops = 0;       // fp16 as well
   double fp8_flops = 0;        // 0: no fp8 matmuls
-  double attention_share = 1;  // part of the matmul rate that attention's matmuls reach
+  double attention_share = 1;  // fraction of the matmul rate that attention reaches
   // cuDNN computes the backward of attention and keeps the gradients of all scores in workspace.
   bool attention_keeps_scores = false;
-  // Each computes one tile of a matmul at a time, so a matmul runs in whole waves of tiles. 0: the
-  // shape of a matmul makes no difference.
+  // SMs. A matmul takes whole waves of one tile per SM; 0: no wave quantisation.
   int multiprocessors = 0;
-  // How many of these a collective's kernel occupies while it is in flight.
+  // SMs that a collective's kernel occupies while it is in flight.
   int collective_multiprocessors = 0;
   double memory_bandwidth = 0;  // of a kernel's reads and writes
   double launch_seconds = 0;    // added to each kernel
   double link_bandwidth = 0;    // to devices of the node
   double link_latency = 0;      // of one step of a ring
-  // Links' bandwidth by size and operation, from small to large, for groups inside one node. Empty:
+  // Bandwidth by size and operation, from small to large, for groups inside one node. Empty:
   // link_bandwidth for all.
   std::vector<LinkRate> link_rates;
   double network_bandwidth = 0;  // to other nodes: a device's share of the node's NICs

@@ -64,7 +64,7 @@ class PlannedStream final : public Stream {
   const int number_;
 };
 
-// The part of the SMs that a collective's kernel leaves to other kernels.
+// Returns the part of the SMs that a collective's kernel leaves to other kernels.
 double BesideCollectives(const Machine& machine) {
   if (machine.multiprocessors == 0) return 1;
   return 1 - static_cast<double>(machine.collective_multiprocessors) / machine.multiprocessors;

@@ -56,14 +56,15 @@ class PlannedAllocator final : public AccountingAllocator {
   std::vector<Moment> moments_;
 };
 
-// The loss of a system without a fused one. The logits of all tokens have the dtype of the
-// parameters. Their softmax, its gradient and the logits' gradient are one allocation each.
+// The loss of a system that does not fuse it with the head. The logits of all tokens have the dtype
+// of the parameters. Their softmax, its gradient and the logits' gradient are one allocation each.
 struct UnfusedLoss {
   DType softmax_dtype = DType::kFloat32;
   // True if gathered parameters are freed before the loss; otherwise they stay. The buffers of
   // collectives are always freed.
   bool frees_gathered = true;
-  // True if the head's gradient, which begins with the loss here, begins later.
+  // True if memory for the head's gradient is allocated after the loss; the fused loss allocates it
+  // before.
   bool gradient_begins_later = true;
 };
 

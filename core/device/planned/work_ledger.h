@@ -47,7 +47,7 @@ class WorkLedger {
   int Add(int stream, PlannedWork work, int after = kNothing);
   // The host waits for `entry`: what it enqueues later, on any stream, begins after that.
   void HostWaits(int entry);
-  // Index of the last entry of `stream`, or kNothing.
+  // Returns the index of the last entry of `stream`, or kNothing.
   int Last(int stream) const;
 
   // Computes when everything so far begins and ends.

@@ -42,7 +42,7 @@ TEST(WorkLedgerTest, EventsOrderStreams) {
   EXPECT_DOUBLE_EQ(EndOf(ledger, after), 4);
 }
 
-// Two senders on one link have half of it each, and the longer has it alone at the end.
+// Two collectives on one link share it equally; the longer one has it alone at the end.
 TEST(WorkLedgerTest, ALinkIsShared) {
   WorkLedger ledger;
   const int shorter = ledger.Add(ledger.AddStream(), {"gather", Resource::kLink, 1});
@@ -69,7 +69,7 @@ TEST(WorkLedgerTest, ComputeIsSlowerWhileACollectiveIsUnderWay) {
       ledger.Add(ledger.AddStream(), {"gather", Resource::kLink, 1, 3, "all_gather"});
   ledger.Run();
   EXPECT_DOUBLE_EQ(EndOf(ledger, gather), 4);
-  // Three quarters of four seconds, and the rest alone.
+  // Compute runs at three quarters of its speed for four seconds, and then alone.
   EXPECT_DOUBLE_EQ(EndOf(ledger, compute), 7);
 }
 

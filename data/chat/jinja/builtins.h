@@ -15,7 +15,8 @@
 
 namespace zeroth {
 
-// The cost limit of a rendering, and its first error. Operations on a failed one return any value.
+// Counts the cost of a rendering against a limit, and keeps its first error. After an error,
+// operations may return any value.
 class JinjaWork {
  public:
   // The bound on the steps grows with the messages among the template's variables.
@@ -54,7 +55,7 @@ std::string ToText(const JinjaValue& value, JinjaWork& work);
 JinjaValue::List ToList(const JinjaValue& value, JinjaWork& work);
 int64_t LengthOf(const JinjaValue& value, JinjaWork& work);
 
-// The string at this argument, or none if it is absent or none.
+// Returns the string argument of this position or name; nullopt if it is absent or None.
 std::optional<absl::string_view> TextAt(const JinjaArguments& arguments, size_t position,
                                         absl::string_view name, JinjaWork& work);
 JinjaValue Replace(absl::string_view text, absl::string_view from, absl::string_view to,
@@ -71,7 +72,7 @@ JinjaValue::List SplitLines(absl::string_view text, JinjaWork& work);
 
 JinjaValue CallMethod(const JinjaValue& object, absl::string_view name,
                       const JinjaArguments& arguments, JinjaWork& work);
-// True for the methods of mappings, which hide members of their names.
+// True for the name of a method of mappings, which hides a member of that name.
 bool IsMapMethod(absl::string_view name);
 JinjaValue ApplyFilter(absl::string_view name, const JinjaValue& value,
                        const JinjaArguments& arguments, JinjaWork& work);
@@ -84,7 +85,7 @@ JinjaValue Slice(const JinjaValue& value, const JinjaValue& begin, const JinjaVa
                  const JinjaValue& step, JinjaWork& work);
 // Python's range, as a list.
 JinjaValue Range(const JinjaArguments& arguments, JinjaWork& work);
-// The variable `loop` at an element of the list that a loop is over.
+// Returns the variable `loop` at element `index` of a loop over `items`.
 JinjaValue LoopAt(const JinjaValue::List& items, size_t index);
 // Python's strftime on 26 July 2024, 0:00.
 JinjaValue StrftimeNow(absl::string_view format);

@@ -246,7 +246,7 @@ JinjaNode JinjaExpressionParser::Subscript(JinjaNode object) {
   return Make(is_slice ? Kind::kSlice : Kind::kIndex, "", std::move(parts));
 }
 
-// After the opening bracket, with the closing one.
+// Parses the arguments after an opening parenthesis, and the closing one.
 std::vector<JinjaNode> JinjaExpressionParser::Arguments() {
   std::vector<JinjaNode> list;
   while (status_.ok() && !IsSign(")")) {

@@ -24,7 +24,7 @@ class JinjaExpressionParser {
   using Kind = JinjaNode::Kind;
   using Token = JinjaToken::Kind;
 
-  // Counts a level of the recursion while it lives.
+  // Counts a level of the recursion while it exists.
   class Level {
    public:
     explicit Level(JinjaExpressionParser& parser);
@@ -36,10 +36,10 @@ class JinjaExpressionParser {
     JinjaExpressionParser& parser_;
   };
 
-  // The expression of {{ }} and {% set %}.
+  // Parses the expression of {{ }} and {% set %}; refuses a tuple without parentheses.
   JinjaNode Tuple();
   JinjaNode Expression();
-  // An expression without a condition at its end.
+  // Parses an expression without a trailing inline `if`.
   JinjaNode Or();
 
   const JinjaToken& Peek(size_t ahead = 0) const;
@@ -48,7 +48,7 @@ class JinjaExpressionParser {
   void Unexpected(absl::string_view expected);
   bool IsSign(absl::string_view sign, size_t ahead = 0) const;
   bool IsName(absl::string_view name, size_t ahead = 0) const;
-  // Takes the next token if it `is_there`, which is returned.
+  // Consumes the next token if `is_there`, which is returned.
   bool Take(bool is_there);
   void Expect(absl::string_view sign);
   std::string ExpectName();

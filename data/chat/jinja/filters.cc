@@ -140,7 +140,7 @@ JinjaValue ToJson(const JinjaValue& value, const JinjaArguments& arguments, Jinj
   return JinjaValue::String(std::move(json));
 }
 
-// The members of a list whose attribute passes a test, or does not.
+// Jinja's selectattr (`keep`) and rejectattr.
 JinjaValue SelectByAttribute(const JinjaValue& value, const JinjaArguments& arguments, bool keep,
                              JinjaWork& work) {
   const auto name = TextAt(arguments, 0, "attribute", work);
@@ -163,7 +163,7 @@ JinjaValue SelectByAttribute(const JinjaValue& value, const JinjaArguments& argu
   return JinjaValue::Of(std::move(list));
 }
 
-// The members of a list that pass a test, or do not.
+// Jinja's select (`keep`) and reject.
 JinjaValue Select(const JinjaValue& value, const JinjaArguments& arguments, bool keep,
                   JinjaWork& work) {
   const auto test = TextAt(arguments, 0, "test", work);
@@ -178,7 +178,7 @@ JinjaValue Select(const JinjaValue& value, const JinjaArguments& arguments, bool
   return JinjaValue::Of(std::move(list));
 }
 
-// An attribute of each member of a list, or what a filter makes of it.
+// Jinja's map: an attribute of each member of a list, or the result of a filter.
 JinjaValue Map(const JinjaValue& value, const JinjaArguments& arguments, JinjaWork& work) {
   const JinjaValue* const attribute = arguments.Get(arguments.positional.size(), "attribute");
   const JinjaValue* const otherwise = arguments.Get(arguments.positional.size(), "default");
@@ -199,7 +199,7 @@ JinjaValue Map(const JinjaValue& value, const JinjaArguments& arguments, JinjaWo
   return JinjaValue::Of(std::move(list));
 }
 
-// By which Jinja's sort, dictsort and unique compare: strings without their case.
+// Returns the key by which Jinja's sort, dictsort and unique compare: strings without case.
 JinjaValue KeyOf(const JinjaValue& value, const JinjaArguments& arguments, JinjaWork& work) {
   const JinjaValue* const attribute = arguments.Get(arguments.positional.size(), "attribute");
   const JinjaValue* const sensitive = arguments.Get(arguments.positional.size(), "case_sensitive");

@@ -18,12 +18,12 @@ namespace {
 using Kind = JinjaValue::Kind;
 
 constexpr size_t kMaxTextBytes = size_t{8} << 20;
-constexpr uint64_t kLeastSteps = 1 << 20;  // that any template may take
+constexpr uint64_t kLeastSteps = 1 << 20;  // lower bound of the limit
 constexpr uint64_t kMostSteps = 1 << 24;
 // Some templates walk over all earlier messages for each message, or over each byte.
 constexpr uint64_t kStepsOfAPair = 64;
 constexpr uint64_t kStepsOfAByte = 16;
-// Bytes that are copied about as fast as a step is taken.
+// Bytes whose copy costs about as much as a step.
 constexpr size_t kBytesOfAStep = 64;
 
 }  // namespace

@@ -30,7 +30,7 @@ struct JinjaNode {
     kTest,    // object, arguments
     kUnary,   // "not", "-"
     kBinary,
-    kChoice,  // value, condition, and otherwise kNothing or a value
+    kChoice,  // value, condition, and the value of else or kNothing
     kNothing,
     // Statements.
     kBody,   // statements

@@ -10,7 +10,7 @@
 
 namespace zeroth {
 
-// Python's str.strip, lstrip or rstrip: of the characters of `chars`, or of Unicode's blanks.
+// Python's str.strip, lstrip or rstrip: removes the characters of `chars`, or Unicode's whitespace.
 absl::string_view StripPython(absl::string_view text, std::optional<absl::string_view> chars,
                               bool left, bool right);
 inline absl::string_view StripPython(absl::string_view text) {

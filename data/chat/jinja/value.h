@@ -15,8 +15,8 @@ namespace zeroth {
 
 struct JinjaNode;
 
-// A value of a template. Copies share what they hold, which nothing changes but the members of a
-// namespace.
+// A value of a template. Copies share their contents, which are immutable except for the members of
+// a namespace.
 struct JinjaValue {
   enum class Kind {
     kUndefined,
@@ -34,7 +34,7 @@ struct JinjaValue {
   using Map = std::vector<std::pair<std::string, JinjaValue>>;  // in the order of insertion
 
   Kind kind = Kind::kUndefined;
-  int depth = 0;        // of lists and maps in one another
+  int depth = 0;        // of nested lists and maps
   int64_t integer = 0;  // also of kBool
   // Of kString; of kFloat: the number as Python writes it; of kUndefined: the name, maybe null.
   std::shared_ptr<const std::string> text{};
@@ -50,11 +50,11 @@ struct JinjaValue {
   static JinjaValue Undefined(absl::string_view name);
   static JinjaValue Of(List values);
   static JinjaValue Of(Map members);
-  // A value of JSON, without binary values.
+  // Converts JSON. A binary value, which text cannot have, becomes none.
   static JinjaValue OfJson(const nlohmann::ordered_json& json);
 
   bool Is(Kind other) const { return kind == other; }
-  // What is counted with. A float is only written and compared.
+  // True for what arithmetic accepts. Floats are only written and compared.
   bool is_number() const { return kind == Kind::kInteger || kind == Kind::kBool; }
   // The member of this name of a map or namespace, or null.
   const JinjaValue* Find(absl::string_view name) const;

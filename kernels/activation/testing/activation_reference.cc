@@ -9,7 +9,7 @@ namespace {
 
 const double kRootTwoOverPi = std::sqrt(2.0 / std::acos(-1.0));
 
-// (1 + tanh(u)) / 2 without the cancellation that a far negative u would bring.
+// Returns (1 + tanh(u)) / 2 without the cancellation that a far negative u would bring.
 double HalfOnePlusTanh(double u) { return 1.0 / (1.0 + std::exp(-2.0 * u)); }
 
 double GeluArgument(double x) { return kRootTwoOverPi * (x + 0.044715 * x * x * x); }

@@ -15,7 +15,7 @@ double GeluDerivative(double x);
 double Silu(double x);
 double SiluDerivative(double x);
 
-// out [rows, hidden] of gate_up [rows, 2 * hidden].
+// Returns out [rows, hidden] of gate_up [rows, 2 * hidden].
 std::vector<double> SwiGlu(int64_t rows, int64_t hidden, const std::vector<double>& gate_up);
 std::vector<double> SwiGluBackward(int64_t rows, int64_t hidden, const std::vector<double>& gate_up,
                                    const std::vector<double>& dout);

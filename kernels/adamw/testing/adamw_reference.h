@@ -14,7 +14,7 @@ struct AdamWElement {
   double v = 0;
 };
 
-// The element after one step with `grad` and the scalars of `args`.
+// Returns the element after one step with `grad` and the scalars of `args`.
 AdamWElement AdamW(const AdamWArgs& args, AdamWElement element, double grad);
 
 }  // namespace zeroth::reference

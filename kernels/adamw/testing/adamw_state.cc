@@ -24,7 +24,7 @@ constexpr DType kMomentTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kUIn
 using Types = AdamWTypes;
 using State = AdamWState;
 
-// Codes and scales of values, block by block, each element by its own draw.
+// Encodes values as codes and scales, block by block, each element by its own draw.
 void Encode(const EightBitCode& code, const std::vector<float>& values,
             const std::vector<uint16_t>& draws, std::vector<uint8_t>& codes,
             std::vector<float>& scales) {

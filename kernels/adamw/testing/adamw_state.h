@@ -23,7 +23,7 @@ struct AdamWTypes {
   std::string ToString() const;
 };
 
-// Every combination that AdamW supports.
+// Returns every combination that AdamW supports.
 std::vector<AdamWTypes> AllAdamWTypes();
 
 // The operands of one call, on the host.
@@ -51,15 +51,16 @@ void ExpectSameBits(const AdamWState& a, const AdamWState& b);
 // The fixture of AdamW's suites, for any types.
 class AdamWStateSuite : public KernelsSuite {
  protected:
-  // `scalars` with the state's tensors.
+  // Uploads the state, and returns `scalars` with its tensors.
   AdamWArgs UploadState(const AdamWTypes& types, const AdamWState& state, AdamWArgs scalars);
   AdamWState DownloadState(const AdamWArgs& args);
-  // The state after one call.
+  // Returns the state after one call.
   AdamWState Step(const AdamWTypes& types, const AdamWState& state, const AdamWArgs& scalars);
 
-  // Values that the types can hold, of sizes that differ by orders of magnitude inside a block.
+  // Returns values that the types can hold, whose sizes differ by orders of magnitude inside a
+  // block.
   AdamWState RandomState(const AdamWTypes& types, int64_t count);
-  // Scalars for a random place, parameter and step.
+  // Returns scalars for a random place, parameter and step.
   AdamWArgs RandomScalars(const AdamWTypes& types, bool may_start_odd);
 };
 

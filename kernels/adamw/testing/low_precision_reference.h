@@ -11,8 +11,8 @@
 
 namespace zeroth::reference {
 
-// `value` rounded to bf16 by `draw`, as a float: up in magnitude if the fraction of a step that is
-// cut off, plus draw / 2^16, is at least 1.
+// Returns `value` rounded to bf16 by `draw`, as a float: up in magnitude if the fraction of a step
+// that is cut off, plus draw / 2^16, is at least 1.
 float RoundToBFloat16(float value, uint16_t draw);
 
 // An 8-bit float code of moment_codes.h.
@@ -21,7 +21,7 @@ class EightBitCode {
   static EightBitCode FirstMoment() { return EightBitCode(4, 3, true); }
   static EightBitCode SecondMoment() { return EightBitCode(5, 3, false); }
 
-  // The scale of a block: 2^k, or NaN for a block that is not finite.
+  // Returns the scale of a block: 2^k, or NaN for a block that is not finite.
   float Scale(const std::vector<float>& block) const;
   uint8_t Encode(float value, float scale, uint16_t draw) const;
   float Decode(uint8_t code, float scale) const;

@@ -31,26 +31,26 @@ struct Head {
   int64_t Value(int64_t t) const { return (first_token + t) * packed + value_column; }
   int64_t Out(int64_t t) const { return (first_token + t) * out_stride + query_column; }
 
-  // Query t sees key u <= t.
+  // Returns true if query t sees key u <= t.
   bool Sees(int64_t t, int64_t u) const {
     const bool in_window = window == 0 || t - u < window;
     return in_window && (document == nullptr || document[t] == document[u]);
   }
 
-  // The score of key u for query t before the cap.
+  // Returns the score of key u for query t before the cap.
   double Score(const std::vector<double>& qkv, int64_t t, int64_t u) const {
     double score = 0.0;
     for (int64_t i = 0; i < dim; ++i) score += qkv[Query(t) + i] * qkv[Key(u) + i];
     return score * scale;
   }
-  // The slope of the cap at that score: 1 / cosh^2.
+  // Returns the slope of the cap at that score: 1 / cosh^2.
   double Slope(const std::vector<double>& qkv, int64_t t, int64_t u) const {
     if (cap == 0) return 1.0;
     const double cosh = std::cosh(Score(qkv, t, u) / cap);
     return 1.0 / (cosh * cosh);
   }
 
-  // Probabilities of keys 0 … t for query t, and the logarithm of the sum of exponentials.
+  // Returns the probabilities of keys 0 … t for query t, and the log of their sum of exponentials.
   std::vector<double> Row(const std::vector<double>& qkv, int64_t t, double& lse) const {
     std::vector<double> p(static_cast<size_t>(t + 1));
     for (int64_t u = 0; u <= t; ++u) {

@@ -21,7 +21,7 @@ struct AttentionOutput {
 AttentionOutput Attention(const AttentionShape& shape, const std::vector<double>& qkv,
                           const std::vector<int32_t>& starts = {});
 
-// dqkv. Keeps nothing of forward: probabilities are computed again from qkv.
+// Returns dqkv. Keeps nothing of forward: probabilities are computed again from qkv.
 std::vector<double> AttentionBackward(const AttentionShape& shape, const std::vector<double>& dout,
                                       const std::vector<double>& qkv,
                                       const std::vector<int32_t>& starts = {});

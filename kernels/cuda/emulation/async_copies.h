@@ -21,7 +21,7 @@ namespace zeroth::cuda::emulation {
 // The copies of one CUDA thread.
 class PendingCopies {
  public:
-  // `from` null: zeros.
+  // Copies zeros if `from` is null.
   void Begin(void* to, const void* from, size_t bytes) {
     std::memset(to, 0xff, bytes);
     open_.push_back({to, from, bytes});

@@ -48,7 +48,7 @@ struct Alignments {
 };
 static_assert(sizeof(Alignments) <= sizeof(cublasLtMatmulAlgo_t));
 
-// The library's opaque types hold ours.
+// The library's opaque types hold these structs.
 const Layout& At(cublasLtMatrixLayout_t layout) { return *reinterpret_cast<const Layout*>(layout); }
 Desc& At(cublasLtMatmulDesc_t desc) { return *reinterpret_cast<Desc*>(desc); }
 Alignments& At(cublasLtMatmulPreference_t preference) {
@@ -70,7 +70,7 @@ float Load(const void* data, cudaDataType_t type, int64_t at) {
   }
 }
 
-// A float rounded to nearest with 10 bits of mantissa, as TF32 matmuls read it.
+// Returns a float rounded to nearest with 10 bits of mantissa, as TF32 matmuls read it.
 float RoundedToTf32(float value) {
   uint32_t bits;
   std::memcpy(&bits, &value, sizeof(bits));
@@ -199,9 +199,10 @@ void Compute(const Product& p) {
 }
 
 // The requirements of the library's tensor-core kernels: rows that start on 16 bytes, an auxiliary
-// matrix in steps of 8 elements, a bias of c's type. Its further requirements for matmuls of 8-bit
-// floats: the "TN" layout, sizes that are multiples of 16 bytes where they are contiguous, no two
-// e5m2, a scale for each, a result and a bias of 16 bits or an fp32 result without.
+// matrix in steps of 8 elements, a bias of c's type. Matmuls of 8-bit floats further require the
+// "TN" layout, sizes that are multiples of 16 bytes where they are contiguous, at most one e5m2
+// operand, a scale for each operand, and either 16-bit result and bias, or an fp32 result without a
+// bias.
 bool IsSupportedFp8(const Desc& desc, const Layout& first, const Layout& second, const Layout& c) {
   if (desc.first_op != CUBLAS_OP_T || desc.second_op != CUBLAS_OP_N) return false;
   if (first.type == CUDA_R_8F_E5M2 && second.type == CUDA_R_8F_E5M2) return false;

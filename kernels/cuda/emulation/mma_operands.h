@@ -31,7 +31,7 @@ MmaOperands Unpack(const uint32_t (&a)[4], const uint32_t (&b)[2]) {
   return held;
 }
 
-// Rows `row` and row + 8 of A, from the four lanes that hold them.
+// Reads rows `row` and row + 8 of A from the four lanes that hold them.
 inline void RowsOfA(const WarpValues<MmaOperands>& lanes, unsigned row, float (&rows)[2][16]) {
   for (unsigned pair = 0; pair < 4; ++pair) {
     const MmaOperands held = lanes.at(row * 4 + pair);

@@ -1,8 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // A libcuda.so.1 for machines without a driver, as far as cuDNN needs one to make plans: kernels
-// can be loaded into it, and everything else fails as in NVIDIA's own stub of the library. Without
-// <cuda.h>, whose declarations say more of the arguments than is looked at here.
+// can be loaded into it, and everything else fails as in NVIDIA's own stub of the library. It does
+// not include <cuda.h>, which declares arguments that are ignored here.
 
 namespace {
 
@@ -26,7 +26,7 @@ int cuLibraryGetKernel(void** kernel, ...) { return Give(kernel); }
 int cuLibraryUnload(void*) { return kSuccess; }
 int cuKernelSetAttribute(...) { return kSuccess; }
 
-// Looked up by name when cuDNN loads the library.
+// cuDNN looks these up by name when it is loaded.
 int cuCtxGetCurrent(...) { return kStubLibrary; }
 int cuCtxGetDevice(...) { return kStubLibrary; }
 int cuCtxGetLimit(...) { return kStubLibrary; }

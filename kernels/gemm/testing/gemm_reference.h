@@ -11,12 +11,12 @@
 
 namespace zeroth::reference {
 
-// op(a) op(b), [m, n]. a is [m, k], or [k, m] if transpose_a; b is [k, n], or [n, k] if
+// Returns op(a) op(b), [m, n]. a is [m, k], or [k, m] if transpose_a; b is [k, n], or [n, k] if
 // transpose_b.
 std::vector<double> Gemm(int64_t m, int64_t n, int64_t k, const std::vector<double>& a,
                          bool transpose_a, const std::vector<double>& b, bool transpose_b);
 
-// activation(x); GELU in its tanh form.
+// Returns activation(x); GELU in its tanh form.
 double Activate(Activation activation, double x);
 
 }  // namespace zeroth::reference

@@ -23,7 +23,7 @@ struct Routed {
   std::vector<int32_t> offsets;  // [experts + 1]
 };
 Routed Route(const RouteShape& shape, const std::vector<double>& logits);
-// The gradient of the logits, by the chain rule through all probabilities.
+// Returns the gradient of the logits, by the chain rule through all probabilities.
 std::vector<double> RouteBackward(const RouteShape& shape, const std::vector<double>& logits,
                                   const std::vector<double>& dweights);
 

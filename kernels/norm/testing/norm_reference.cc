@@ -26,8 +26,8 @@ Normalised Forward(bool centred, int64_t rows, int64_t dim, const std::vector<do
   return result;
 }
 
-// Through the whole Jacobian of a row, d y_j / d x_i, rather than the simplified sums that kernels
-// use.
+// Computes gradients through the whole Jacobian of a row, d y_j / d x_i, rather than the simplified
+// sums that kernels use.
 NormGradients Backward(bool centred, int64_t rows, int64_t dim, const std::vector<double>& dy,
                        const std::vector<double>& x, const std::vector<double>& gamma, double eps) {
   const std::vector<double> zeros(static_cast<size_t>(dim));

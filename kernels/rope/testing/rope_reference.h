@@ -10,7 +10,8 @@
 
 namespace zeroth::reference {
 
-// Packed as RopeArgs::qkv; the rotated copy. Rotations are the default ones (RopeSpec).
+// Returns a rotated copy of `qkv`, packed as RopeArgs::qkv, with the default frequencies
+// (RopeSpec).
 std::vector<double> Rope(const AttentionShape& shape, double theta, bool inverse,
                          std::vector<double> qkv);
 

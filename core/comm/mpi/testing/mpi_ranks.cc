@@ -87,7 +87,7 @@ TEST(MpiRanks, AllReduceOnce) {
   EXPECT_TRUE(status.ok()) << status;
 }
 
-// MPI says how many ranks there are, and not how many of them are on this machine.
+// MPI tells how many ranks there are, but not how many of them are on this machine.
 TEST(MpiRanks, AnUnknownLauncherDoesNotSayWhoIsOnThisMachine) {
   const absl::StatusOr<std::optional<StartedRanks>> known = LauncherRegistry::Started("mpi");
   ASSERT_TRUE(known.ok()) << known.status();
@@ -116,7 +116,8 @@ TEST(MpiRanks, ADroppedCallEndsTheOthersWait) {
     ZEROTH_RETURN_IF_ERROR(AllReduceOnce(rank));
     ZEROTH_ASSIGN_OR_RETURN(const Tensor buffer,
                             ToDevice(rank.device, std::vector<float>(4, 1.0f)));
-    // A mismatch on the first stream stops it before the second call, which the others wait in.
+    // A mismatch on the first communicator fails the stream before its second call, in which the
+    // other ranks wait.
     ZEROTH_ASSIGN_OR_RETURN(const auto other, rank.world.Duplicate());
     if (rank.rank() == 0) {
       const absl::Status bad = rank.world.Broadcast(buffer, 99, rank.stream, "nobody");
@@ -156,7 +157,7 @@ TEST(MpiRanks, OneIsKilled) {
   ExpectWords(status, {"rank 1 failed", "its process has ended"});
 }
 
-// Behaves like a machine that has lost its power or its network.
+// Stops rank `target`, like a machine that has lost its power or its network.
 absl::Status RunWithAStop(int target) {
   LaunchOptions options;
   options.timeout = absl::Seconds(5);
@@ -182,19 +183,19 @@ TEST(MpiRanks, OneIsStopped) {
   ExpectWords(status, {"timeout after 5s", "'for ever'"});
 }
 
-// With it the coordinator is stopped, which would tell the others.
+// Stopping rank 0's process also stops the coordinator, which would tell the other ranks.
 TEST(MpiRanks, RankZeroIsStopped) {
   const absl::Status status = RunWithAStop(0);
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
   ExpectWords(status, {"rank 0's process", "no answer, it may be stopped"});
 }
 
-// Behaves like a library whose network has failed: a call does not return.
+// Hangs a call of MPI, like a library whose network has failed.
 void HangTheThreadOfMpi() {
-  // The handler does not look it up, because that needs a lock.
+  // Get takes a lock, so the signal handler must not call it.
   static const mpi::Engine* const engine = *mpi::Engine::Get();
   signal(SIGUSR1, [](int) {
-    // Between calls it is asked again.
+    // A signal between calls does nothing, and is sent again.
     while (engine->in_library()) pause();
   });
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
@@ -209,11 +210,12 @@ void HangTheThreadOfMpi() {
   }
 }
 
-// Its process cannot return, and ends; the others get the error of a lost rank.
+// The process of the rank that hangs cannot return, and ends; the other ranks get the error of a
+// lost rank.
 TEST(MpiRanks, OneHangsInsideMpi) {
   const auto engine = mpi::Engine::Get();
   ASSERT_TRUE(engine.ok()) << engine.status();
-  // Longer than it takes to give MPI up.
+  // Longer than the engine takes to abandon MPI.
   if ((*engine)->rank() == 1) LastResort::ShortenForTest(absl::Seconds(9));
   LaunchOptions options;
   options.timeout = absl::Seconds(2);
@@ -234,7 +236,7 @@ TEST(MpiRanks, OneHangsInsideMpi) {
   ExpectWords(status, {"timeout after 2s", "'for ever'"});
 }
 
-// Rank 1 ends without MPI, as a process does that cannot load a library.
+// Rank 1 ends without starting MPI, like a process that cannot load a library.
 TEST(MpiRanks, OneNeverStartsMpi) {
   const auto environment = ProcessEnvironment::ReadRanks();
   ASSERT_TRUE(environment.ok()) << environment.status();
@@ -242,14 +244,14 @@ TEST(MpiRanks, OneNeverStartsMpi) {
     std::this_thread::sleep_for(std::chrono::seconds(4));
     return;
   }
-  // A run waits for a minute at least.
+  // RunMpiRank would wait for at least a minute, so this starts MPI with a shorter timeout.
   const absl::Status status = mpi::Engine::Get(absl::Seconds(1)).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
   ExpectWords(status, {"timeout after 1s", "MPI has not started", "all ranks"});
   EXPECT_EQ(RunOnCpu(AllReduceOnce), status);
 }
 
-// Sockets of the meeting's port; MPI's own, which were open before, do not count.
+// Finds the port of the meeting: one that was not open before, when MPI opened its own.
 std::optional<MeetingPlace> NewPort(const std::set<int>& before) {
   for (int port : ListeningPorts()) {
     if (before.count(port) == 0) return MeetingPlace{"127.0.0.1", port, {"an id", "a secret"}};
@@ -257,7 +259,7 @@ std::optional<MeetingPlace> NewPort(const std::set<int>& before) {
   return std::nullopt;
 }
 
-// While rank 0 waits for the others, and while all work.
+// Strangers connect while rank 0 waits for the other ranks, and while all ranks work.
 TEST(MpiRanks, StrangersHarmNobody) {
   const auto engine = mpi::Engine::Get();
   ASSERT_TRUE(engine.ok()) << engine.status();
@@ -268,7 +270,7 @@ TEST(MpiRanks, StrangersHarmNobody) {
     strangers =
         std::make_unique<Strangers>([before = ListeningPorts()] { return NewPort(before); }, idle);
   } else {
-    // The crowd comes first.
+    // Let the strangers connect first.
     std::this_thread::sleep_for(std::chrono::milliseconds(500 * (*engine)->rank()));
   }
   const absl::Status status = RunOnCpu([&](TestRank& rank) -> absl::Status {
@@ -341,8 +343,7 @@ TEST(MpiRanks, TheLibraryOfAnotherLauncher) {
   ExpectWords(status, {" of 2, but to ", "of 1", "ZEROTH_MPI_LIBRARY"});
 }
 
-// Behaves like a back end that moves data by other means, on ranks that are not known to share a
-// node.
+// Meets by MPI as another back end does, whose ranks do not know whether they share a node.
 TEST(MpiRanks, OthersMeetByMpi) {
   const auto environment = ProcessEnvironment::Read();
   ASSERT_TRUE(environment.ok()) << environment.status();

@@ -105,10 +105,10 @@ void SetEnvironment(const Mpirun& run) {
   setenv("OMP_NUM_THREADS", "1", 1);
   setenv("GTEST_COLOR", "no", 1);
   setenv("TMPDIR", Directory().path(), 1);
-  // Open MPI 4's name for its shared memory, and Open MPI 5's.
+  // The names of this option in Open MPI 4 and in Open MPI 5.
   setenv("OMPI_MCA_btl_vader_backing_directory", Directory().path(), 1);
   setenv("OMPI_MCA_btl_sm_backing_directory", Directory().path(), 1);
-  // Open MPI 5 does not start without one, and Bazel gives tests none.
+  // Open MPI 5 does not start without HOME, and Bazel does not set it for tests.
   setenv("HOME", Directory().path(), 0);
   // UCX, which MPICH uses, patches the calls that map memory, for networks that tests do not have.
   // The thread sanitizer crashes with those patches.

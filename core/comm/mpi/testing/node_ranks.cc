@@ -45,7 +45,7 @@ absl::Status ExpectBytesAcross(TestRank& rank, int per_node, int64_t expected,
   return absl::OkStatus();
 }
 
-// Reduces on a part of the world.
+// Reduces on a part of the world, and expects this rank to send `expected` pieces to other nodes.
 absl::Status ExpectPartAcross(TestRank& rank, int per_node, bool member, int64_t expected) {
   ZEROTH_ASSIGN_OR_RETURN(const auto part, rank.world.Split(member ? 0 : -1, rank.rank()));
   if (part == nullptr) return absl::OkStatus();
@@ -92,14 +92,14 @@ TEST(MpiRanks, ANodeSendsTheBytesOfARing) {
         return rank.world.AllReduce(full, ReduceOp::kMean, rank.stream, "all-reduce");
       }));
     }
-    // Two ranks of each node: one piece of sums for the other node.
+    // Two ranks of each node: each sends one piece of sums to the other node.
     ZEROTH_RETURN_IF_ERROR(ExpectPartAcross(rank, per_node, rank.rank() % 4 < 2, 1));
-    // Three ranks of one node and one of the other are not divided: each sends a piece to each rank
-    // of the other node.
+    // Three ranks of one node and one of the other form no equal nodes: each sends a piece to each
+    // rank of the other node.
     const bool first = rank.rank() < 4;
     ZEROTH_RETURN_IF_ERROR(
         ExpectPartAcross(rank, per_node, rank.rank() < 3 || rank.rank() == 4, first ? 1 : 3));
-    // As all ranks of one node.
+    // All ranks of one node send nothing to the other.
     return ExpectPartAcross(rank, per_node, first, 0);
   });
   EXPECT_TRUE(status.ok()) << status;

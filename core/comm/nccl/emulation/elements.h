@@ -8,7 +8,7 @@
 
 namespace zeroth::nccl::emulation {
 
-// The bytes of an element.
+// Returns the bytes of an element.
 size_t Size(ncclDataType_t type);
 
 // sum[i] += more[i], rounded after each addition, as rings do. Returns false for other types.

@@ -84,11 +84,11 @@ absl::StatusOr<Socket> AcceptLocally(const Socket& listening) {
 
 absl::Status Aborted() { return absl::AbortedError("aborted"); }
 
-// A whole frame, or an error; polls `aborted` meanwhile.
+// Receives a whole frame, or returns an error; polls `aborted` meanwhile.
 absl::StatusOr<std::string> ReceiveFrame(const Socket& socket, const AbortTest& aborted) {
   FrameReader reader;
   while (!aborted()) {
-    // Byte by byte at the seams: what follows the frame belongs to transfers.
+    // Byte by byte, because the bytes after the frame belong to transfers.
     ZEROTH_ASSIGN_OR_RETURN(const std::optional<absl::string_view> frame, reader.Next());
     if (frame.has_value()) return std::string(*frame);
     pollfd wait = {socket.descriptor(), POLLIN, 0};

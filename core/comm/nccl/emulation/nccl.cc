@@ -64,7 +64,7 @@ struct Shared {
   std::atomic<int64_t> captures{0};  // in graphs that exist
 };
 
-// Counts itself in `count` as long as it lives; `owner` has the count.
+// Adds one to `count` until the result is destroyed. Keeps `owner`, which holds `count`, alive.
 std::shared_ptr<const void> CountedIn(std::atomic<int64_t>& count,
                                       const std::shared_ptr<const void>& owner) {
   ++count;
@@ -295,7 +295,7 @@ ncclResult_t MeetAtWindow(const Shared& shared, uint64_t bytes) {
   return same ? ncclSuccess : ncclInvalidUsage;
 }
 
-// Sums piece `at(peer)` of all ranks' send buffers into `to`.
+// Sums piece piece(rank) of all ranks' send buffers, where `rank` is this rank, into `to`.
 ncclResult_t Reduce(const void* send, void* to, size_t count, ncclDataType_t type, ncclRedOp_t op,
                     ncclComm_t communicator, cudaStream_t stream,
                     const std::function<size_t(int)>& piece) {
@@ -352,8 +352,8 @@ ncclResult_t Connect(const std::shared_ptr<Shared>& shared, int meeting,
   return ncclSuccess;
 }
 
-// On the parent's connections: all ranks exchange their colors and keys, and the first rank of each
-// new group tells the others where to meet.
+// Runs on the parent's connections: all ranks exchange their colors and keys, and the first rank of
+// each new group tells the others where to meet.
 ncclResult_t Split(const std::shared_ptr<Shared>& parent, const std::shared_ptr<Shared>& child,
                    int color, int key) {
   const auto size = static_cast<size_t>(parent->ranks);
@@ -467,8 +467,8 @@ ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t* co
     *communicator = made;
     return result;
   });
-  // As NCCL 2.28 does: it says that it is done while only the parent's state says that it is not,
-  // and leaves the new communicator in its place at the end.
+  // As NCCL 2.28: returns ncclSuccess although only the parent's state says that the split is in
+  // progress, and stores the new communicator at the end.
   return started == ncclInProgress ? ncclSuccess : started;
 }
 

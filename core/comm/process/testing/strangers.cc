@@ -27,7 +27,7 @@ std::string RandomText(std::mt19937& random, size_t bytes) {
   return text;
 }
 
-// Does the handshake of a rank of the job `key`, whatever the answers are.
+// Sends the messages of a handshake for the job `key`, whatever the answers are.
 void Greet(const Socket& socket, const JobKey& key, const Announcement& who) {
   const RankHandshake handshake(key, std::string(32, 'n'));
   static_cast<void>(SendAll(socket, Frame(handshake.Hello())));

@@ -130,7 +130,7 @@ class Program {
 
   size_t lanes() const { return graph_.lanes; }
 
-  // On the thread that launches, before any lane runs.
+  // Called on the thread that launches, before any lane runs.
   void Prepare(uint64_t launch) {
     std::lock_guard<std::mutex> lock(mutex_);
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {

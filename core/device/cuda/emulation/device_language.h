@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The host's part of kernel_language.h.
+// Implements kernel_language.h on the host.
 
 #pragma once
 

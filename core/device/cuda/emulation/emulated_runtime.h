@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What the files of the emulated CUDA runtime share: the types that CUDA declares and never defines
-// (they are its own there and ours here), and how a call is refused.
+// Shared by the files of the emulated CUDA runtime: definitions of the types that CUDA only
+// declares, and how a call is refused.
 
 #pragma once
 
@@ -95,7 +95,7 @@ namespace zeroth::cuda::emulation {
 
 // Remembers an error for cudaGetLastError, and returns it.
 cudaError_t Report(cudaError_t error);
-// The error that every call returns after a fault, or cudaSuccess.
+// Returns the error that every call returns after a fault, or cudaSuccess.
 cudaError_t StickyError();
 
 // The functions below are in capture.cc. One lock guards all captures. Threads that capture nothing
@@ -110,14 +110,14 @@ cudaError_t RefuseIfCaptured(cudaStream_t stream);
 // The same for a call that waits for `event` or queries its state.
 cudaError_t RefuseIfCaptured(cudaEvent_t event);
 
-// If `stream` is captured: does the call's share in the capture, stores its result, and returns
-// true; there is nothing to run then. Otherwise false.
+// If `stream` is captured, adds the call to the capture, stores its result, and returns true; there
+// is nothing to run then. Otherwise returns false.
 bool CaptureWork(cudaStream_t stream, const std::function<void()>& work, cudaError_t* result);
 bool CapturePrepared(cudaStream_t stream, const std::function<std::function<void()>()>& prepare,
                      cudaError_t* result);
 bool CaptureRecord(cudaEvent_t event, cudaStream_t stream, cudaError_t* result);
 bool CaptureWait(cudaStream_t stream, cudaEvent_t event, cudaError_t* result);
-// The stream is going away.
+// Invalidates the capture of a stream that is being destroyed.
 void LeaveCapture(cudaStream_t stream);
 
 }  // namespace zeroth::cuda::emulation

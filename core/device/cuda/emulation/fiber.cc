@@ -65,8 +65,8 @@ struct Fiber::Context {
   ~Context();
 
   void Prepare();
-  // The switches are unwatched, as they must be balanced for the sanitizer's picture of the stack,
-  // which a body that is abandoned at its end would let grow from use to use.
+  // The switches are unwatched: the sanitizer's record of the stack needs balanced calls, and a
+  // body that is abandoned at its end would let that record grow from use to use.
   ZEROTH_UNWATCHED void SwitchIn();
   ZEROTH_UNWATCHED void SwitchOut(bool for_good);
   ZEROTH_UNWATCHED static void Main();

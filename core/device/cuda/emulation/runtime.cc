@@ -26,7 +26,7 @@ using zeroth::cuda::emulation::Unwatched;
 
 namespace {
 
-// Nanoseconds at which events are reached; negative: when they are.
+// The time at which events are reached, in nanoseconds; negative: that of the host.
 std::atomic<int64_t> device_clock{-1};
 
 }  // namespace
@@ -157,9 +157,9 @@ void CUstream_st::Run() {
 namespace zeroth::cuda::emulation {
 namespace {
 
-// Memory aligned as by cudaMalloc, of exactly the size, so that the address sanitizer sees accesses
-// beyond it; null if there is none. It reads as NaNs, so that a kernel that forgets to write some
-// of its output, or to clear what it adds to, cannot pass on zeros.
+// Returns memory aligned as by cudaMalloc, of exactly the size, so that the address sanitizer sees
+// accesses beyond it; null if there is none. It reads as NaNs, so that a kernel that forgets to
+// write some of its output, or to clear what it adds to, cannot pass on zeros.
 void* AllocateFresh(size_t bytes) {
   constexpr size_t kAlignment = 256;
   // Sanitizers end the program where malloc would return null.

@@ -72,8 +72,8 @@ uint3 Unravel(unsigned linear, dim3 size) {
 constexpr unsigned kMostSecondFibers = 2048;
 std::atomic<unsigned> second_fibers{0};
 
-// Runs one block at a time, on the host thread that it belongs to. Its books are its own: only
-// unwatched functions touch them while emulated threads run.
+// Runs one block at a time, on the host thread that it belongs to. Only unwatched functions touch
+// its members while emulated threads run.
 class BlockRunner {
  public:
   ~BlockRunner();
@@ -191,8 +191,8 @@ void BlockRunner::RunGrid(const char* kernel, dim3 grid, dim3 block, size_t dyna
 }
 
 BlockRunner::FiberSet& BlockRunner::SetFor(uint64_t block) {
-  // Not alternating: then blocks an even number apart would never be on different sets. The parity
-  // of the number's ones has, for every distance, pairs on different sets.
+  // By the parity of the ones in the number: for every distance, some blocks that far apart are on
+  // different sets. Alternating sets would never separate blocks an even number apart.
   size_t which = kRacesAreWatched ? static_cast<size_t>(std::popcount(block)) % 2 : 0;
   const size_t have = sets_[1].fibers.size();
   if (which == 1 && have < thread_count_) {

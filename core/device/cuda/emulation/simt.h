@@ -39,7 +39,7 @@ inline constexpr unsigned kWarpSize = 32;
 void RunGrid(const char* kernel, dim3 grid, dim3 block, size_t dynamic_shared_bytes,
              const std::function<void()>& thread);
 
-// The indices of the running CUDA thread. Abort outside of one.
+// Return the indices of the running CUDA thread. Abort outside of one.
 uint3 ThreadIndex();
 uint3 BlockIndex();
 dim3 BlockDim();
@@ -63,8 +63,8 @@ void Fence();
 void BeforeAtomic(const void* address);
 void AfterAtomic(const void* address);
 
-// State of each CUDA thread for other parts of the emulation. Empty at first. A thread of a later
-// block may find the state of an earlier block's thread.
+// Returns the CUDA thread's slot for state of other parts of the emulation. Empty at first. A
+// thread of a later block may find the state of an earlier block's thread.
 std::shared_ptr<void>& ThreadsOwn();
 
 // Shows `bytes` of every lane to all lanes of the warp: returns an array of 32 slots, `stride`

@@ -32,7 +32,7 @@ std::string WordAttribute(uint8_t attribute, const std::vector<uint32_t>& words)
   return bytes;
 }
 
-// An ELF file with these sections behind the empty one, its names of sections last.
+// Writes an ELF file: the empty section, the added ones, and the section names last.
 class Writer {
  public:
   void Add(const std::string& name, uint32_t type, const std::string& content, uint64_t size) {
@@ -75,7 +75,7 @@ class Writer {
   std::vector<Elf64_Shdr> headers_ = {Elf64_Shdr{}};
 };
 
-// A file with a kernel Spin(int) that has something of everything.
+// Returns a file with a kernel Spin(int) that has some instructions and attributes of every kind.
 std::string File(uint32_t flags, unsigned char abi, uint16_t machine = 190) {
   const std::string symbol = "_ZN6zeroth4cuda4SpinEi";
   std::string symbols(sizeof(Elf64_Sym), '\0');
@@ -86,7 +86,7 @@ std::string File(uint32_t flags, unsigned char abi, uint16_t machine = 190) {
                            Instruction(0x983, 4) + Instruction(0x187, 4) + Instruction(0x22b) +
                            Instruction(0x23c) + Instruction(0x23c) + Instruction(0x83b) +
                            Instruction(0xfae) + Instruction(0x984, 6);
-  // Attributes of two bytes, which stand in the way, and those that are asked for.
+  // Attributes of two bytes, which the reader must skip, and those that it reads.
   const std::string small = {3, 0x1b, 0x7f, 0};
   Writer writer;
   writer.Add(".strtab", '\0' + symbol + '\0');

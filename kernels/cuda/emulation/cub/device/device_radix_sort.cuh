@@ -18,8 +18,8 @@
 namespace cub {
 
 struct DeviceRadixSort {
-  // A stable sort by bits [begin_bit, end_bit) of keys that are not negative. Says in
-  // `scratch_bytes` how much it needs if `scratch` is nullptr, and does nothing else.
+  // Sorts keys that are not negative by bits [begin_bit, end_bit), stably. If `scratch` is nullptr,
+  // only sets `scratch_bytes` to what it needs.
   template <typename Key, typename Value>
   static cudaError_t SortPairs(void* scratch, size_t& scratch_bytes, const Key* keys,
                                Key* sorted_keys, const Value* values, Value* sorted_values,
@@ -35,7 +35,7 @@ struct DeviceRadixSort {
       return cudaErrorInvalidValue;
     }
     const auto sort = [=] {
-      std::memset(scratch, 0xa5, needed);  // whoever keeps something there finds out
+      std::memset(scratch, 0xa5, needed);  // overwrites it, so that data kept there is lost
       const uint64_t mask = ~uint64_t{0} >> (64 - bits);
       std::vector<int64_t> order(static_cast<size_t>(count));
       std::iota(order.begin(), order.end(), 0);
