@@ -7,6 +7,7 @@ set -euo pipefail
 work="$(mktemp -d "${TEST_TMPDIR:-/tmp}/ci.XXXXXX")"
 mkdir "$work/bin"
 cp -RL .ci "$work/.ci"
+workflow="$PWD/.github/workflows/ci.yml"
 export ZEROTH_DISK_CACHE="$work/cache" CUDA_HOME="$work/no_toolkit" work
 PATH="$work/bin:$PATH"
 cd "$work"
@@ -135,6 +136,11 @@ new_machine
 counts 0 "0 passed, 0 failed, 1 skipped" 'skip CUDA "no CUDA toolkit"'
 counts 1 "0 passed, 1 failed, 0 skipped" 'skip everything "it is late"'
 says "known_skips"
+
+# The workflow has a job for each step of .ci/nightly.
+steps="$(sed -n 's/^all_steps=(\(.*\))$/\1/p' .ci/nightly | tr ' ' '\n')"
+jobs="$(sed -n 's/^          - \([a-z_]*\)$/\1/p' "$workflow")"
+[[ -n "$steps" && "$steps" == "$jobs" ]] || fail "nightly jobs of ci.yml: ${jobs//$'\n'/ }, expected: ${steps//$'\n'/ }"
 
 # A query or a list of files that fails, or finds nothing, fails.
 for broken in 'fake bazelw "exit 7"' ': >labels'; do

@@ -45,6 +45,9 @@ TURNS = [
     [("Hi", ""), ("And?", "b")],
     [("Hi", "<think>\nt\n</think>\n\na"), ("And?", "<think>\n\nu\n\n</think>\n\nb")],
     [("Code", "```\n  x = {'a': [1, 2]}\n```"), ('{"q": "\\n"}', "1. a\n2. b")],
+    [("{{ user }} {% if %} {# c #}", "<b>&amp;</b> $x$ \\n"), ("user:", "assistant\n")],
+    [("\u0391\u0392", "e\u0301 \u00e9"), ("a\tb", "c\r\nd"), ("?", "!"), ("0", "1")],
+    [(" ", "  "), ("a ", " b")],
 ]
 THOUGHTS = [[("Hi", "a", "t\n t"), ("And?", "b", " u ")], [("Hi", "b", "only")]]
 
@@ -137,7 +140,7 @@ def conversations():
 
 def conversations_without_tools():
     for system in SYSTEMS:
-        for turns in TURNS[: 8 if system is None else 5] + (THOUGHTS if system is None else []):
+        for turns in TURNS + (THOUGHTS if system is None else []):
             messages = [] if system is None else [{"role": "system", "content": system}]
             for user, reply, *thought in turns:
                 messages.append({"role": "user", "content": user})
