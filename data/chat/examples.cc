@@ -278,9 +278,7 @@ bool NeedsTemplate(RecordKind kind) {
          kind == RecordKind::kPromptMessages || kind == RecordKind::kPairMessages;
 }
 
-bool UsesTemplate(RecordKind kind) {
-  return NeedsTemplate(kind) || kind == RecordKind::kAlpaca;
-}
+bool UsesTemplate(RecordKind kind) { return NeedsTemplate(kind) || kind == RecordKind::kAlpaca; }
 
 std::string AlpacaPrompt(const std::string& instruction, const std::string& input) {
   // https://github.com/tatsu-lab/stanford_alpaca, train.py. A newline follows "### Response:", as

@@ -319,11 +319,10 @@ absl::StatusOr<std::unique_ptr<MemoryRegistration>> NcclCommunicator::Register(
   const std::string what = absl::StrCat(kRegisterMemoryOperation, " '", label, "' on ", name());
   const auto bytes = static_cast<size_t>(ByteSize(memory));
   if (bytes == 0 || !world_->memory()->Contains(memory.data, bytes)) {
-    return processes.Fail(
-        InvalidArgument(bytes,
-                        " bytes outside this rank's memory_source(); "
-                        "allocate them by Allocator::AllocateForTransport"),
-        what);
+    return processes.Fail(InvalidArgument(bytes,
+                                          " bytes outside this rank's memory_source(); "
+                                          "allocate them by Allocator::AllocateForTransport"),
+                          what);
   }
   CollectiveCall call;
   call.operation = kRegisterMemoryOperation;
