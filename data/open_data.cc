@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -138,8 +139,8 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> OpenText(const std::vector<Da
     return InvalidArgument("the ", tokenizer.name(), " tokenizer makes ids up to ", last, ", ",
                            Excerpt(tokenizer.Decode({last}).value_or("")),
                            ", but the model's vocabulary has only ", options.vocab_size,
-                           "; use the tokenizer of this model, or remove the added tokens that it "
-                           "does not embed from the tokenizer's files");
+                           "; use the tokenizer of this model, and name tokens that it lacks by "
+                           "--new_tokens");
   }
   ZEROTH_ASSIGN_OR_RETURN(const ColumnNames columns, ColumnNames::Parse(options.columns));
   std::vector<RecordKind> kinds;
@@ -163,10 +164,13 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> OpenText(const std::vector<Da
   TokenSource::Facts facts = source->facts();
   if (kinds[0] != RecordKind::kText) {
     ZEROTH_ASSIGN_OR_RETURN(const ExampleCounts counts, CountExamples(*source));
-    facts.notes.push_back(absl::StrCat("data      ", facts.description, ": ", counts.examples,
-                                       options.pairs ? " pairs of " : " examples of ",
-                                       counts.tokens, " tokens, ", counts.learned,
-                                       " of them in the loss"));
+    const double padding =
+        1 - static_cast<double>(counts.tokens) / static_cast<double>(source->size());
+    facts.notes.push_back(
+        absl::StrFormat("data      %s: %d %s of %d tokens, %d of them in the loss; %.1f%% of the "
+                        "packed sequences is padding",
+                        facts.description, counts.examples, options.pairs ? "pairs" : "examples",
+                        counts.tokens, counts.learned, 100 * padding));
   }
   absl::StrAppend(&facts.description, " (", names, ")");
   return ViewTokens(std::move(source), 0, std::move(facts));

@@ -276,8 +276,10 @@ TEST(OpenDataTest, KindsOfRecordsAreNamed) {
   // The prompt is one byte; the completion has another, and the end-of-text token.
   const auto counted = OpenData(prompt, options);
   ASSERT_TRUE(counted.ok()) << counted.status();
-  EXPECT_THAT((*counted)->notes(), ElementsAre("data      " + prompt +
-                                               ": 1 examples of 3 tokens, 2 of them in the loss"));
+  EXPECT_THAT((*counted)->notes(),
+              ElementsAre("data      " + prompt +
+                          ": 1 examples of 3 tokens, 2 of them in the loss; 98.8% of the "
+                          "packed sequences is padding"));
   const auto source = OpenData(text, options);
   ASSERT_TRUE(source.ok()) << source.status();
   EXPECT_THAT(ReadAll(**source), ElementsAre('h', 'i', 256, 'y', 'o', 'u', 256));
