@@ -13,12 +13,13 @@ namespace {
 
 TEST(PresetsTest, HaveThePublishedNumbersOfParameters) {
   const std::map<std::string, int64_t> published = {
-      {"gpt2_124m", 124439808},      {"gpt2_355m", 354823168},   {"gpt2_774m", 774030080},
-      {"gpt2_1558m", 1557611200},    {"llama_1b", 1100048384},   {"llama32_1b", 1235814400},
-      {"llama3_8b", 8030261248},     {"mistral_7b", 7241732096}, {"olmo2_1b", 1484916736},
-      {"qwen25_0_5b", 494032768},    {"qwen3_0_6b", 596049920},  {"qwen3_30b_a3b", 30532122624},
-      {"mixtral_8x7b", 46702792704}, {"gemma3_1b", 999885952},   {"gemma2_2b", 2614341888},
-      {"gemma2_9b", 9241705984},     {"phi3_mini", 3821079552},  {"phi4", 14659507200}};
+      {"gpt2_124m", 124439808},       {"gpt2_355m", 354823168},      {"gpt2_774m", 774030080},
+      {"gpt2_1558m", 1557611200},     {"llama_1b", 1100048384},      {"llama32_1b", 1235814400},
+      {"llama3_8b", 8030261248},      {"llama3_70b", 70553706496},   {"mistral_7b", 7241732096},
+      {"olmo2_1b", 1484916736},       {"qwen25_0_5b", 494032768},    {"qwen3_0_6b", 596049920},
+      {"qwen3_30b_a3b", 30532122624}, {"mixtral_8x7b", 46702792704}, {"gemma3_1b", 999885952},
+      {"gemma2_2b", 2614341888},      {"gemma2_9b", 9241705984},     {"phi3_mini", 3821079552},
+      {"phi4", 14659507200}};
   for (const std::string& name : PresetNames()) {
     const absl::StatusOr<nlohmann::json> config = PresetConfig(name);
     ASSERT_TRUE(config.ok()) << config.status();

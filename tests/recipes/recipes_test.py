@@ -25,6 +25,8 @@ FAMILIES = {"gemma3": "gemma3_tiny", "gpt2": "gpt2_tiny", "llama3": "llama31_tin
             "qwen25": "qwen2_tiny", "qwen3": "qwen3_tiny", "qwen3_30b_a3b": "qwen3_moe_tiny"}
 CHATML = ("{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{% endfor %}"
           "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
+# Widths that blocks of NF4 and of GGUF files divide.
+LARGER = {"hidden_size": 128, "intermediate_size": 256, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32}
 STEPS = 3
 
 
@@ -130,20 +132,26 @@ def train(trainer, testdata, path, work):
     folder = os.path.join(work, os.path.basename(path))
     chats(folder)
     plan = dict(flag.lstrip("-").split("=", 1) for flag in PLAN.search(recipe).group(1).split())
-    changes = smaller(recipe, {"1": 1, "8": 2, "16": 4}[plan.get("world_size", value(recipe, "world_size"))])
+    changes = smaller(recipe, {"1": 1, "2": 2, "8": 2, "16": 4}[plan.get("world_size", value(recipe, "world_size"))])
     preset = value(recipe, "model") or plan["model"]
     family = FAMILIES.get(preset) or FAMILIES[re.match(r"gemma3|gpt2|llama3|olmo2|qwen25|qwen3", preset).group()]
     expected = ["step-00000002", "final/model.safetensors"]
+    if value(recipe, "lora_export") == "adapter":
+        expected.remove("final/model.safetensors")
     if value(recipe, "init_from"):
-        changes["init_from"] = tiny_model(trainer, testdata, family, os.path.join(folder, "model"))
-        changes["data"] = "chats.jsonl" if value(recipe, "data") == "chats.jsonl" else "texts.jsonl"
-        expected.append("final/tokenizer.json")
+        sizes = LARGER if value(recipe, "base_dtype") else {}
+        changes["init_from"] = tiny_model(trainer, testdata, family, os.path.join(folder, "model"), **sizes)
+        data = value(recipe, "data")
+        changes["data"] = data if data in ("chats.jsonl", "pairs.jsonl") else "texts.jsonl"
+        pairs(os.path.join(folder, "pairs.jsonl"))
+        if value(recipe, "lora_export") != "adapter":
+            expected.append("final/tokenizer.json")
     else:
         changes.update(model=os.path.join(testdata, family, "config.json"), tokenizer="byte")
         for name in ("data", "eval_data"):
             changes[name] = name + ".bin"
             tokens(os.path.join(folder, changes[name]))
-    if value(recipe, "lora_export") == "both":
+    if value(recipe, "lora_export") in ("adapter", "both"):
         expected.append("final_adapter/adapter_model.safetensors")
     printed = run([trainer, "--config=" + path] + as_flags(changes), folder)
     out = os.path.join(folder, value(recipe, "out"))
@@ -201,9 +209,8 @@ def page(path, programs, recipes, work):
         shutil.copy(os.path.join(folder, "chats.jsonl"), os.path.join(folder, name))
     tokens(os.path.join(folder, "corpus.bin"))
     pairs(os.path.join(folder, "pairs.jsonl"))
-    # Blocks of NF4 and of GGUF files divide its widths.
     llama = tiny_model(programs["train"], programs["testdata"], "llama_tiny", os.path.join(folder, "path/to/llama"),
-                       hidden_size=128, intermediate_size=256, num_attention_heads=4, num_key_value_heads=2, head_dim=32)
+                       **LARGER)
     run([programs["convert"], "--in=" + llama, "--out=" + os.path.join(folder, "llama-Q4_K_M.gguf"), "--dtype=q8_0"])
     for name in ("path/to/qwen3", "models/Meta-Llama-3-8B"):
         shutil.copytree(programs["model"], os.path.join(folder, name))
