@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/string_view.h"
@@ -206,6 +207,64 @@ absl::Status AddTokensOfConfig(HfTokenizer* tokenizer) {
     if (!token.content.empty() && adder.Find(token.content) == nullptr) adder.Add(token);
   }
   return absl::OkStatus();
+}
+
+absl::Status NoNewTokens(absl::string_view file) {
+  return Unimplemented(file,
+                       " cannot get new tokens, only a tokenizer.json can; save it with "
+                       "transformers' AutoTokenizer, which writes one");
+}
+
+absl::StatusOr<std::vector<AddedToken>> AddNewTokens(absl::Span<const std::string> contents,
+                                                     HfTokenizer* tokenizer) {
+  if (contents.empty()) return std::vector<AddedToken>();
+  if (tokenizer->name != kTokenizerFile) return NoNewTokens("vocab.json");
+  TokenAdder adder(tokenizer);
+  std::vector<AddedToken> added;
+  for (const std::string& content : contents) {
+    if (const auto id = tokenizer->Find(content); id.has_value()) {
+      return InvalidArgument(Excerpt(content), " is a token already, with the id ", *id,
+                             "; leave it out");
+    }
+    AddedToken token;
+    token.content = content;
+    token.special = true;
+    added.push_back(adder.Add(std::move(token)));
+  }
+  return added;
+}
+
+absl::Status WriteNewTokens(absl::Span<const AddedToken> tokens,
+                            std::map<std::string, std::string>& files) {
+  using OrderedJson = nlohmann::ordered_json;
+  const auto edit = [&files](const char* name,
+                             absl::FunctionRef<bool(OrderedJson&)> change) -> absl::Status {
+    const auto file = files.find(name);
+    if (file == files.end()) return absl::OkStatus();
+    auto json = OrderedJson::parse(file->second, nullptr, /*allow_exceptions=*/false);
+    if (!json.is_object()) return InvalidArgument(name, ": expected a JSON object");
+    if (change(json)) file->second = json.dump(2);
+    return absl::OkStatus();
+  };
+  const auto flags = [](const AddedToken& token) {
+    return OrderedJson{{"content", token.content},       {"single_word", token.single_word},
+                       {"lstrip", token.lstrip},         {"rstrip", token.rstrip},
+                       {"normalized", token.normalized}, {"special", token.special}};
+  };
+  ZEROTH_RETURN_IF_ERROR(edit(kTokenizerFile, [&](OrderedJson& json) {
+    OrderedJson& list = json["added_tokens"];
+    for (const AddedToken& token : tokens) {
+      OrderedJson entry = {{"id", token.id}};
+      entry.update(flags(token));
+      list.push_back(std::move(entry));
+    }
+    return true;
+  }));
+  return edit(kTokenizerConfigFile, [&](OrderedJson& json) {
+    if (!json.contains(kDecoder)) return false;
+    for (const AddedToken& token : tokens) json[kDecoder][std::to_string(token.id)] = flags(token);
+    return true;
+  });
 }
 
 absl::StatusOr<Json> ReadTokenizerConfig(const std::string& directory) {

@@ -233,7 +233,7 @@ absl::StatusOr<int32_t> HfTokenizer::EndOfText() const {
 absl::StatusOr<HfTokenizer> ParseTokenizerJson(const Json& json, Json config) {
   if (!json.is_object()) return absl::InvalidArgumentError("expected a JSON object");
   HfTokenizer result;
-  result.name = "tokenizer.json";
+  result.name = kTokenizerFile;
   result.config = std::move(config);
   if (const Json& added = FieldOf(json, "added_tokens"); !added.is_null()) {
     if (!added.is_array()) return absl::InvalidArgumentError("\"added_tokens\" is not an array");
@@ -285,7 +285,7 @@ absl::StatusOr<std::vector<std::string>> FindTokenizerFiles(const std::string& p
     return InvalidArgument(path,
                            ": expected a directory, a tokenizer.json or a SentencePiece .model");
   }
-  if (IsFile(base / "tokenizer.json")) return WithConfig({(base / "tokenizer.json").string()});
+  if (IsFile(base / kTokenizerFile)) return WithConfig({(base / kTokenizerFile).string()});
   if (IsFile(base / "tokenizer.model"))
     return std::vector<std::string>{(base / "tokenizer.model").string()};
   const fs::path vocab = base / "vocab.json";

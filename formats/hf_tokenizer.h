@@ -44,7 +44,7 @@ struct BpeParts {
 };
 
 struct HfTokenizer {
-  std::string name;  // "tokenizer.json" or "gpt2"
+  std::string name;  // kTokenizerFile or "gpt2"
   std::vector<AddedToken> added_tokens;
   BpeParts bpe;
   // The fields of tokenizer.json of these names: null or objects.
@@ -83,6 +83,7 @@ absl::StatusOr<HfTokenizer> ReadHfTokenizer(const std::vector<std::string>& file
 // as in transformers 5. Null if none of the three exists. InvalidArgument names the malformed file.
 absl::StatusOr<nlohmann::json> ReadTokenizerConfig(const std::string& directory);
 
+inline constexpr char kTokenizerFile[] = "tokenizer.json";
 inline constexpr char kTokenizerConfigFile[] = "tokenizer_config.json";
 inline constexpr char kSpecialTokensMapFile[] = "special_tokens_map.json";
 inline constexpr char kAddedTokensFile[] = "added_tokens.json";

@@ -89,6 +89,12 @@ absl::Status CheckTogether(const TrainOptions& o) {
          "--decay_ratio out");
   refuse(o.parse_special && o.tokenizer == "byte", "parse_special tokenizer",
          "bytes have no special tokens; leave one of them out");
+  refuse(!o.new_tokens.empty() && o.tokenizer == "byte", "new_tokens tokenizer",
+         "bytes get no new tokens; leave one of them out");
+  refuse(!o.new_tokens.empty() && !o.init_adapter.empty(), "new_tokens init_adapter",
+         "the adapter's rows are of the tokens that it was trained with; leave one of them out");
+  refuse(!o.new_tokens.empty() && o.lora_export != LoraExport::kMerged, "new_tokens lora_export",
+         "an adapter with new tokens fits no base model; use --lora_export=merged");
   refuse(o.lora_export == LoraExport::kAdapter && o.max_shard_size != defaults.max_shard_size,
          "max_shard_size lora_export", "an adapter is one file; leave one of them out");
   refuse(o.async_checkpoint && o.checkpoint_every == 0, "async_checkpoint",

@@ -63,6 +63,7 @@ struct TrainOptions {
   absl::StatusOr<std::optional<LossScalerOptions>> loss_scaler() const;
   KernelOptions kernel_options() const;
   LoraOptions lora() const;
+  std::vector<std::string> new_token_list() const;
   TensorParallelOptions tensor() const;
   // Number of ranks with different data. The world size must be known.
   int data_ranks() const { return world_size / tensor_parallel; }

@@ -27,6 +27,8 @@ std::vector<std::string> NamesIn(const std::string& list) {
 
 }  // namespace
 
+std::vector<std::string> TrainOptions::new_token_list() const { return NamesIn(new_tokens); }
+
 absl::StatusOr<OffloadOptions> ParseOffload(absl::string_view text) {
   OffloadOptions offload;
   if (text == "none") return offload;

@@ -20,6 +20,7 @@
 #include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/file/json.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/formats/hf_added_tokens.h"
 #include "zeroth/formats/hugging_face.h"
 #include "zeroth/nn/language_model.h"
 #include "zeroth/nn/layers/lora_linear.h"
@@ -34,6 +35,21 @@ std::string ModelName(const TrainOptions& options) {
 // Returns the configuration of --model.
 absl::StatusOr<nlohmann::json> ConfigNamed(const std::string& name) {
   return absl::EndsWith(name, ".json") ? ReadJsonFile(name) : PresetConfig(name);
+}
+
+// The tokens of --new_tokens with their ids beside those of the tokenizer at `path`.
+absl::StatusOr<std::vector<AddedToken>> NewTokensOf(const TrainOptions& options,
+                                                    const std::string& path) {
+  const std::vector<std::string> tokens = options.new_token_list();
+  if (tokens.empty()) return std::vector<AddedToken>();
+  const auto add = [&]() -> absl::StatusOr<std::vector<AddedToken>> {
+    ZEROTH_ASSIGN_OR_RETURN(const std::vector<std::string> files, FindTokenizerFiles(path));
+    if (absl::EndsWith(files[0], ".model")) return NoNewTokens(files[0]);
+    ZEROTH_ASSIGN_OR_RETURN(HfTokenizer tokenizer, ReadHfTokenizer(files));
+    return AddNewTokens(tokens, &tokenizer);
+  };
+  absl::StatusOr<std::vector<AddedToken>> added = add();
+  return added.ok() ? std::move(added) : Annotate(added.status(), "--new_tokens");
 }
 
 absl::StatusOr<HfDirectory> OpenInitFrom(const std::string& path) {
@@ -151,8 +167,10 @@ bool IsKnownExtra(const std::string& name) {
          absl::EndsWith(name, "rotary_emb.inv_freq") || name == "lm_head.weight";
 }
 
-// Checks that the files have every weight of the model and nothing else. Adapters may be missing.
-absl::Status CheckWeights(const WeightsSource& weights, const LanguageModel& model) {
+// Checks that the files have every weight of the model and nothing else. Adapters and the rows of
+// new tokens may be missing.
+absl::Status CheckWeights(const WeightsSource& weights, const LanguageModel& model,
+                          const GrownRows& grown) {
   const std::map<std::string, PeftTensor> optional = PeftHalves(model);
   std::vector<std::string> wrong;
   std::set<std::string> used;
@@ -163,7 +181,7 @@ absl::Status CheckWeights(const WeightsSource& weights, const LanguageModel& mod
     if (!shape.ok()) {
       wrong.push_back(
           absl::StrCat("missing: ", parameter->name(), " ", parameter->global_shape().ToString()));
-    } else if (*shape != parameter->global_shape()) {
+    } else if (*shape != parameter->global_shape() && !grown.Contains(parameter->name())) {
       wrong.push_back(absl::StrCat("shape: ", stored, " is ", shape->ToString(), ", expected ",
                                    parameter->global_shape().ToString()));
     }
@@ -233,6 +251,8 @@ absl::StatusOr<ModelSource> ModelSource::Open(const TrainOptions& options) {
     const std::string name = ModelName(options);
     source.name_ = absl::StrCat("--model=", name);
     ZEROTH_ASSIGN_OR_RETURN(source.config_, ConfigNamed(name));
+    ZEROTH_ASSIGN_OR_RETURN(source.new_tokens_, NewTokensOf(options, options.tokenizer));
+    source.GrowVocabulary();
     return source;
   }
   ZEROTH_ASSIGN_OR_RETURN(HfDirectory directory, OpenInitFrom(options.init_from));
@@ -245,8 +265,13 @@ absl::StatusOr<ModelSource> ModelSource::Open(const TrainOptions& options) {
                              "Q8_0, Q4_K, Q5_K or Q6_K, or another --base_dtype");
     }
   }
-  ZEROTH_ASSIGN_OR_RETURN(source, FromDirectory(absl::StrCat("--init_from=", options.init_from),
-                                                std::move(directory), source.model_options_));
+  ZEROTH_ASSIGN_OR_RETURN(
+      std::vector<AddedToken> new_tokens,
+      NewTokensOf(options,
+                  options.tokenizer == "auto" ? directory.tokenizer_path() : options.tokenizer));
+  ZEROTH_ASSIGN_OR_RETURN(
+      source, FromDirectory(absl::StrCat("--init_from=", options.init_from), std::move(directory),
+                            source.model_options_, std::move(new_tokens)));
   source.gguf_ = gguf;
   if (!options.init_adapter.empty()) {
     ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> model, source.Build());
@@ -258,17 +283,30 @@ absl::StatusOr<ModelSource> ModelSource::Open(const TrainOptions& options) {
 }
 
 absl::StatusOr<ModelSource> ModelSource::FromDirectory(std::string name, HfDirectory directory,
-                                                       const ModelOptions& options) {
+                                                       const ModelOptions& options,
+                                                       std::vector<AddedToken> new_tokens) {
   ModelSource source;
   source.name_ = std::move(name);
   source.model_options_ = options;
   source.config_ = directory.config().json();
   source.directory_.emplace(std::move(directory));
+  source.new_tokens_ = std::move(new_tokens);
+  source.GrowVocabulary();
   // Errors of the configuration and the weights show here, before any rank starts.
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> model, source.Build());
-  ZEROTH_RETURN_IF_ERROR(CheckWeights(source.directory_->weights(), *model));
-  ZEROTH_RETURN_IF_ERROR(CheckTiedHead(source.directory_->weights(), *model));
+  const WeightsSource& weights = source.directory_->weights();
+  if (!source.new_tokens_.empty()) {
+    ZEROTH_ASSIGN_OR_RETURN(source.grown_, GrownRows::Create(weights, *model));
+  }
+  ZEROTH_RETURN_IF_ERROR(CheckWeights(weights, *model, source.grown_));
+  ZEROTH_RETURN_IF_ERROR(CheckTiedHead(weights, *model));
   return source;
+}
+
+void ModelSource::GrowVocabulary() {
+  for (const AddedToken& token : new_tokens_) {
+    if (config_.value("vocab_size", 0) <= token.id) config_["vocab_size"] = token.id + 1;
+  }
 }
 
 absl::StatusOr<std::unique_ptr<LanguageModel>> ModelSource::Build(
@@ -333,6 +371,7 @@ ParameterReader ModelSource::StoredReader(uint64_t seed) const {
     }
     if (directory_.has_value()) {
       const WeightsSource& weights = directory_->weights();
+      if (grown_.Contains(parameter.name())) return grown_.Read(weights, parameter, begin, out);
       const std::string name = weights.StoredName(parameter.name());
       if (weights.Find(name) != nullptr) return weights.ReadElements(name, begin, out);
     }

@@ -17,9 +17,11 @@
 #include "zeroth/core/tensor/parameter.h"
 #include "zeroth/core/tensor/shape.h"
 #include "zeroth/data/tokenizer.h"
+#include "zeroth/formats/hf_tokenizer.h"
 #include "zeroth/nn/language_model.h"
 #include "zeroth/options/options.h"
 #include "zeroth/strategies/sharding.h"
+#include "zeroth/train/grown_rows.h"
 
 namespace zeroth {
 
@@ -65,8 +67,10 @@ class ModelSource {
   // and the layers that only the model or only --init_adapter adapts. Also the errors of the files.
   static absl::StatusOr<ModelSource> Open(const TrainOptions& options);
   // Uses the plain model of a directory. Messages call the model `name`.
+  // The vocabulary is as large as `new_tokens` need it.
   static absl::StatusOr<ModelSource> FromDirectory(std::string name, HfDirectory directory,
-                                                   const ModelOptions& options = {});
+                                                   const ModelOptions& options = {},
+                                                   std::vector<AddedToken> new_tokens = {});
 
   // The configuration that the model is built from.
   const nlohmann::json& config() const { return config_; }
@@ -102,6 +106,7 @@ class ModelSource {
   // Returns the paths of the files of --tokenizer=`choice`.
   std::vector<std::string> TokenizerFiles(const std::string& choice) const;
   absl::StatusOr<std::unique_ptr<LanguageModel>> BuildFrom(const nlohmann::json& config) const;
+  void GrowVocabulary();
   // Like Reader, but does not pack weights or compute DoRA's initial magnitudes from the weights.
   ParameterReader StoredReader(uint64_t seed) const;
 
@@ -109,7 +114,9 @@ class ModelSource {
   nlohmann::json config_;
   ModelOptions model_options_;
   std::optional<HfDirectory> directory_;
-  const GgufWeights* gguf_ = nullptr;  // the directory's weights, if they are of a GGUF file
+  const GgufWeights* gguf_ = nullptr;   // the directory's weights, if they are of a GGUF file
+  std::vector<AddedToken> new_tokens_;  // of --new_tokens
+  GrownRows grown_;                     // their rows
   std::shared_ptr<const InitAdapter> adapter_;  // null: adapters start from their initializers
 };
 

@@ -2,10 +2,14 @@
 
 #include "zeroth/train/model_source.h"
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -79,6 +83,50 @@ TEST(TokenIdsTest, AModelFromScratchHasTheTokenizers) {
   const absl::StatusOr<ModelSource> tuned = ModelSource::Open(options);
   ASSERT_TRUE(tuned.ok()) << tuned.status();
   EXPECT_EQ(tuned->TokenIds(llama.get())["eos_token_id"], 256);
+}
+
+TEST(ModelSourceTest, RowsOfNewTokensAreTheMeanOfTheOthers) {
+  const TemporaryDirectory dir;
+  dir.Write("tokenizer.json", ReadTestFile("tests/testdata/tokenizers/qwen2/tokenizer.json"));
+  TrainOptions options;
+  options.init_from = "tests/testdata/llama_tiny";
+  options.tokenizer = dir.path();
+  options.new_tokens = "<a>, <b>";
+  const absl::StatusOr<ModelSource> source = ModelSource::Open(options);
+  ASSERT_TRUE(source.ok()) << source.status();
+  // The tokenizer has ids up to 902.
+  EXPECT_EQ(source->config()["vocab_size"], 905);
+  const auto weights = HfWeights::Open("tests/testdata/llama_tiny").value();
+  const auto model = source->Build().value();
+  int seen = 0;
+  for (const Parameter* parameter : model->Parameters()) {
+    const std::string& name = parameter->name();
+    if (name != "lm_head.weight" && name != "model.embed_tokens.weight") continue;
+    ++seen;
+    const Shape shape = weights->ShapeOf(name).value();
+    const std::vector<float> stored = weights->ReadAll(name, shape).value();
+    const auto width = static_cast<size_t>(shape.dim(1));
+    ASSERT_EQ(parameter->global_shape(), Shape({905, shape.dim(1)}));
+    std::vector<float> all(static_cast<size_t>(parameter->global_shape().numel()));
+    // In uneven pieces, as shards begin anywhere.
+    for (size_t begin = 0; begin < all.size(); begin += 977) {
+      const size_t size = std::min<size_t>(977, all.size() - begin);
+      ASSERT_TRUE(source
+                      ->Reader(1)(*parameter, static_cast<int64_t>(begin),
+                                  absl::MakeSpan(all).subspan(begin, size))
+                      .ok());
+    }
+    EXPECT_TRUE(std::equal(stored.begin(), stored.end(), all.begin()));
+    for (size_t column = 0; column < width; ++column) {
+      double sum = 0;
+      for (size_t i = column; i < stored.size(); i += width) sum += stored[i];
+      const auto mean = static_cast<float>(sum / static_cast<double>(shape.dim(0)));
+      for (size_t i = stored.size() + column; i < all.size(); i += width) {
+        ASSERT_EQ(all[i], mean) << name << " " << i;
+      }
+    }
+  }
+  EXPECT_EQ(seen, 2);
 }
 
 // A copy of Llama's weights beside a configuration that ties the head.

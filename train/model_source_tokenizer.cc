@@ -14,6 +14,7 @@
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/data/tokenizer.h"
 #include "zeroth/data/tokenizer/open_tokenizer.h"
+#include "zeroth/formats/hf_added_tokens.h"
 #include "zeroth/formats/hugging_face.h"
 #include "zeroth/nn/language_model.h"
 #include "zeroth/train/model_source.h"
@@ -22,7 +23,7 @@ namespace zeroth {
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> ModelSource::OpenTokenizer(const TrainOptions& options,
                                                                       bool has_text) const {
-  const TokenizerOptions how = {options.parse_special};
+  const TokenizerOptions how = {options.parse_special, options.new_token_list()};
   if (options.tokenizer == "byte") return std::make_unique<ByteTokenizer>();
   if (options.tokenizer != "auto") {
     auto tokenizer = zeroth::OpenTokenizer(options.tokenizer, how);
@@ -89,6 +90,7 @@ absl::StatusOr<TokenizerContent> ModelSource::ReadTokenizer(const TrainOptions& 
     ZEROTH_RETURN_IF_ERROR(
         FoldToolUseTemplate(std::filesystem::path(paths[0]).parent_path().string(), content.files));
   }
+  ZEROTH_RETURN_IF_ERROR(WriteNewTokens(new_tokens_, content.files));
   content.identity = absl::StrCat(options.parse_special);
   for (const auto& [name, bytes] : content.files)
     absl::StrAppend(&content.identity, " ", name, " ", ChecksumText(ChecksumOf(bytes)));

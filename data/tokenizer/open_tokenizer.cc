@@ -9,6 +9,7 @@
 #include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/data/tokenizer/bpe_tokenizer.h"
+#include "zeroth/formats/hf_added_tokens.h"
 
 namespace zeroth {
 namespace {
@@ -48,10 +49,12 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(const std::string& path
     return tokenizer;
   };
   if (absl::EndsWith(paths[0], ".model")) {
+    if (!options.new_tokens.empty()) return NoNewTokens(paths[0]);
     ZEROTH_ASSIGN_OR_RETURN(const std::string model, ReadFile(paths[0], kMaxBytes));
     return named(SentencePieceFromBytes(model, options.parse_special));
   }
   ZEROTH_ASSIGN_OR_RETURN(HfTokenizer files, ReadHfTokenizer(paths));
+  ZEROTH_RETURN_IF_ERROR_WITH(AddNewTokens(options.new_tokens, &files).status(), paths[0]);
   return named(TokenizerOf(std::move(files), options));
 }
 

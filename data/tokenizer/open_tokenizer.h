@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -18,6 +19,8 @@ struct TokenizerOptions {
   // True: text that spells a special token becomes that token, as in Hugging Face's libraries by
   // default. False: it is ordinary text.
   bool parse_special = false;
+  // Special tokens that are added to those of the files (AddNewTokens).
+  std::vector<std::string> new_tokens = {};
 };
 
 // Makes a tokenizer from the content of Hugging Face's tokenizer.json and of the

@@ -307,6 +307,75 @@ TEST_F(ConversationRunTest, ExportsSayWhatEndsATurnAndAdaptersBringTheirTemplate
             Read(dir_ / "tuned/final/chat_template.jinja"));
 }
 
+// A base model whose tokenizer does not have the tokens of ChatML. transformers 5 gives them these
+// ids by add_special_tokens.
+TEST_F(ConversationRunTest, NewTokensGetRowsOfTheirOwn) {
+  const auto json = [](const fs::path& file) { return nlohmann::json::parse(Read(file)); };
+  const fs::path model = dir_ / "model";
+  nlohmann::json tokenizer = json(model / "tokenizer.json");
+  nlohmann::json& added = tokenizer["added_tokens"];
+  const nlohmann::json in_full = added;
+  ASSERT_EQ(added.size(), 3u);
+  added.erase(2);
+  added.erase(1);
+  Write(model / "tokenizer.json", tokenizer.dump());
+  Write(model / "tokenizer_config.json",
+        nlohmann::json(
+            {{"eos_token", "<|endoftext|>"}, {"added_tokens_decoder", {{"900", added[0]}}}})
+            .dump());
+  nlohmann::json config = json(model / "config.json");
+  config["vocab_size"] = 901;
+  config["tie_word_embeddings"] = false;
+  Write(model / "config.json", config.dump());
+  Write(dir_ / "text.txt", std::string(2000, 'a'));
+  Train("base", {"--world_size=1", "--batch_size=1", "--steps=1",
+                 "--eval_data=", "--data=" + (dir_ / "text.txt").string()});
+  const std::string base = (dir_ / "base/final").string();
+
+  const Flags tune = {"--model=",
+                      "--tokenizer=auto",
+                      "--init_from=" + base,
+                      "--chat_template=chatml",
+                      "--batch_size=2",
+                      "--deterministic_batch=4",
+                      "--steps=3"};
+  const Outcome refused = RunTrainer(With(With(Training("refused"), tune), {"--world_size=1"}));
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_THAT(refused.errors, HasSubstr("<|im_start|>"));
+  const Flags grown = With(tune, {"--new_tokens=<|im_start|>,<|im_end|>"});
+  const std::vector<nlohmann::json> alone = Train("alone", With(grown, {"--world_size=1"}));
+  ASSERT_EQ(alone.size(), 3u);
+  for (const auto& [name, more] : std::vector<std::pair<std::string, Flags>>{
+           {"two", {"--world_size=2", "--strategy=full_shard"}},
+           {"rows", {"--world_size=2", "--strategy=full_shard", "--layout=rows"}},
+           {"hybrid", {"--world_size=4", "--strategy=hybrid_shard", "--shard_size=2"}}}) {
+    EXPECT_EQ(Train(name, With(grown, more)), alone) << name;
+    EXPECT_TRUE(Weights(name) == Weights("alone")) << name;
+  }
+  const fs::path final = dir_ / "alone/final";
+  EXPECT_EQ(json(final / "config.json")["vocab_size"], 903);
+  EXPECT_EQ(json(final / "config.json")["eos_token_id"][0], 902);
+  EXPECT_EQ(json(final / "tokenizer.json")["added_tokens"], in_full);
+  EXPECT_EQ(json(final / "tokenizer_config.json")["added_tokens_decoder"].size(), 3u);
+  const auto opened = OpenTokenizer(final.string());
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  EXPECT_EQ((*opened)->Find("<|im_start|>"), 901);
+  EXPECT_EQ((*opened)->Find("<|im_end|>"), 902);
+  EXPECT_TRUE(Generate("--chat --max_tokens=2 --prompt=one --model=" + final.string()))
+      << Read(dir_ / "error.txt");
+
+  // With adapters the new rows are trained only as modules to save.
+  const Flags lora = With(grown, {"--world_size=1", "--lora_rank=2"});
+  const Outcome frozen = RunTrainer(With(Training("frozen"), lora));
+  EXPECT_EQ(frozen.exit_code, 1);
+  EXPECT_THAT(frozen.errors, HasSubstr("--lora_modules_to_save=embed_tokens,lm_head"));
+  Train("lora", With(lora, {"--lora_modules_to_save=embed_tokens,lm_head"}));
+  EXPECT_EQ(json(dir_ / "lora/final/config.json")["vocab_size"], 903);
+  EXPECT_THAT(
+      RunTrainer(With(Training("known"), With(grown, {"--new_tokens=<|endoftext|>"}))).errors,
+      HasSubstr("\"<|endoftext|>\" is a token already, with the id 900; leave it out"));
+}
+
 // A tokenizer of several files, with its template in a file that it does not need.
 TEST_F(ConversationRunTest, ExportsHaveAllFilesOfTheTokenizer) {
   const fs::path tokenizer = dir_ / "tokenizer";
