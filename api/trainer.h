@@ -252,6 +252,9 @@ class Trainer {
     Tensor numbers;  // of StepInputs::KeepLoss
   };
   absl::StatusOr<MicroBatchLoss> Loss(const StepInputs& inputs, int64_t i);
+  // With PreferenceKind::kKto, fills inputs.kl(), of which the losses of all micro-batches are
+  // functions. Nothing otherwise. Collective.
+  absl::Status ComputeKl(const StepInputs& inputs);
   // The losses of a micro-batch's tokens, without gradients.
   absl::StatusOr<Tensor> TokenLosses(const StepInputs& inputs, int64_t i);
   // Forward and backward of all micro-batches. Returns the loss of each. Tells `finder`, if there

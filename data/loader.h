@@ -34,6 +34,8 @@ struct Batch {
   // [0, batch * seq): the chosen answer is [begin, middle), the rejected one [middle, end). As many
   // as could ever be, of which the last are zeros.
   std::vector<int32_t> pairs;  // [n, 3]
+  // With LoaderOptions::judgements, 1 for each pair whose first answer is desirable, else 0.
+  std::vector<int32_t> labels;  // [n]
   // With pairs, what the reference model's loss is at each target; empty if
   // that model is computed in the step.
   std::vector<float> reference;  // [batch, seq]
@@ -64,6 +66,9 @@ struct LoaderOptions {
   int32_t end_of_text = -1;
   // The sources are rows of preference pairs (see chat/conversations.h): fill Batch::pairs.
   bool pairs = false;
+  // With pairs: the first answer of each is judged, and the second is mismatched. Fill
+  // Batch::labels.
+  bool judgements = false;
   // With pairs: fills Batch::reference. Null: that stays empty.
   std::shared_ptr<const ReferenceLosses> reference = {};
   // Number of windows of the endless sequence before step 0; negative if early steps do not exist.

@@ -21,7 +21,9 @@ inline constexpr uint8_t kNoTarget = 1;        // the loss ignores the token as 
 inline constexpr uint8_t kBeginsDocument = 2;  // the token before it is of another document
 inline constexpr uint8_t kBeginsRejected =
     4;  // the document that begins here is the rejected answer
-        // of a pair, and the one before it the chosen one
+        // of a pair, and the one before it the chosen one; or with a judged answer before it,
+        // a mismatched one
+inline constexpr uint8_t kIsDesirable = 8;  // the judged answer that begins here is desirable
 
 // A finite sequence of token ids with random access. Immutable and thread-safe: the ranks of one
 // process share one source.
