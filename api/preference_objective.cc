@@ -8,9 +8,8 @@
 
 namespace zeroth {
 
-PreferenceObjective::PreferenceObjective(const PreferenceOptions& options, Tensor pairs,
-                                         Tensor reference)
-    : options_(options), pairs_(std::move(pairs)), reference_(std::move(reference)) {}
+PreferenceObjective::PreferenceObjective(const PreferenceOptions& options, Inputs inputs)
+    : options_(options), inputs_(std::move(inputs)) {}
 
 absl::StatusOr<TokenObjective::Result> PreferenceObjective::Apply(Context& context,
                                                                   const Tensor& losses,
@@ -21,8 +20,9 @@ absl::StatusOr<TokenObjective::Result> PreferenceObjective::Apply(Context& conte
   ZEROTH_ASSIGN_OR_RETURN(result.weights, context.EmptyLike(losses));
   result.loss = statistics_.View(0, Shape({1}));
   ZEROTH_RETURN_IF_ERROR(kernels::PreferenceLoss(
-      context.kernels(), {options_, losses, reference_, targets, pairs_, context.token_divisor(),
-                          statistics_, result.weights}));
+      context.kernels(),
+      {options_, losses, inputs_.reference, targets, inputs_.pairs, inputs_.labels, inputs_.kl,
+       context.token_divisor(), statistics_, result.weights}));
   return result;
 }
 

@@ -15,9 +15,14 @@ namespace zeroth {
 // Context::token_divisor, which must be defined.
 class PreferenceObjective final : public TokenObjective {
  public:
-  // `pairs` and `reference` are those of PreferenceLossArgs; `reference` is undefined unless
-  // UsesReference.
-  PreferenceObjective(const PreferenceOptions& options, Tensor pairs, Tensor reference);
+  // These are tensors of PreferenceLossArgs, and undefined where that says so.
+  struct Inputs {
+    Tensor pairs;
+    Tensor reference;
+    Tensor labels{};
+    Tensor kl{};
+  };
+  PreferenceObjective(const PreferenceOptions& options, Inputs inputs);
 
   absl::StatusOr<Result> Apply(Context& context, const Tensor& losses,
                                const Tensor& targets) override;
@@ -27,8 +32,7 @@ class PreferenceObjective final : public TokenObjective {
 
  private:
   const PreferenceOptions options_;
-  const Tensor pairs_;
-  const Tensor reference_;
+  const Inputs inputs_;
   Tensor statistics_;
 };
 

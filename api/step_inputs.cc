@@ -55,7 +55,12 @@ absl::StatusOr<StepInputs> StepInputs::Create(Communicator& world, Device& devic
     ZEROTH_RETURN_IF_ERROR(add(inputs.tokens_, places, DType::kInt32));
     ZEROTH_RETURN_IF_ERROR(add(inputs.targets_, places, DType::kInt32));
     if (!batch.starts.empty()) ZEROTH_RETURN_IF_ERROR(add(inputs.starts_, places, DType::kInt32));
-    if (!batch.reference.empty()) {
+    inputs.has_references_ = !batch.reference.empty();
+    if (!batch.labels.empty()) {
+      ZEROTH_RETURN_IF_ERROR(
+          add(inputs.labels_, Shape({static_cast<int64_t>(batch.labels.size())}), DType::kInt32));
+    }
+    if (inputs.has_references_ || !batch.labels.empty()) {
       ZEROTH_RETURN_IF_ERROR(add(inputs.reference_, places, DType::kFloat32));
     }
     if (!batch.pairs.empty()) {
@@ -68,8 +73,12 @@ absl::StatusOr<StepInputs> StepInputs::Create(Communicator& world, Device& devic
     ZEROTH_ASSIGN_OR_RETURN(inputs.divisor_, Tensor::Empty(device, Shape({1}), DType::kFloat32,
                                                            MemoryCategory::kActivations));
   }
-  const int64_t losses =
-      inputs.numbers_ * (inputs.is_deterministic_ ? deterministic_batch : inputs.micro_batches());
+  const int64_t places = inputs.is_deterministic_ ? deterministic_batch : inputs.micro_batches();
+  if (!inputs.labels_.empty()) {
+    ZEROTH_ASSIGN_OR_RETURN(inputs.kl_, Tensor::Empty(device, Shape({places}), DType::kFloat32,
+                                                      MemoryCategory::kCommunication));
+  }
+  const int64_t losses = inputs.numbers_ * places;
   ZEROTH_ASSIGN_OR_RETURN(inputs.shared_,
                           Tensor::Empty(device, Shape({losses + world.size() + 1}), DType::kFloat32,
                                         MemoryCategory::kCommunication));
@@ -87,7 +96,8 @@ absl::Status StepInputs::Fill(absl::Span<const Batch> micro_batches, const RankN
     ZEROTH_RETURN_IF_ERROR(copy(micro_batches[i].targets, targets_[i]));
     if (!starts_.empty()) ZEROTH_RETURN_IF_ERROR(copy(micro_batches[i].starts, starts_[i]));
     if (!pairs_.empty()) ZEROTH_RETURN_IF_ERROR(copy(micro_batches[i].pairs, pairs_[i]));
-    if (!reference_.empty()) {
+    if (!labels_.empty()) ZEROTH_RETURN_IF_ERROR(copy(micro_batches[i].labels, labels_[i]));
+    if (has_references_) {
       ZEROTH_RETURN_IF_ERROR(copy(micro_batches[i].reference, reference_[i]));
     }
   }
@@ -100,6 +110,9 @@ absl::Status StepInputs::Fill(absl::Span<const Batch> micro_batches, const RankN
     ZEROTH_RETURN_IF_ERROR(
         device_->CopyFromHost(divisor_.raw_data(), &divisor, divisor_.bytes(), stream));
   }
+  // Outlives the copy.
+  const std::vector<float> no_kl(kl_.defined() ? static_cast<size_t>(kl_.numel()) : 0, 0.0f);
+  if (kl_.defined()) ZEROTH_RETURN_IF_ERROR(copy(no_kl, kl_));
   std::vector<float> shared(static_cast<size_t>(shared_.numel()), 0.0f);
   shared.back() = news.flag ? 1.0f : 0.0f;
   // Each rank has its own slot, to which the others add zeros. The factor undoes the all-reduce's
@@ -121,22 +134,52 @@ absl::Status StepInputs::KeepLoss(const Tensor& losses, int64_t i, const Tensor&
   return device_->Copy(place.raw_data(), loss.raw_data(), place.bytes(), device_->compute_stream());
 }
 
+absl::StatusOr<Tensor> StepInputs::MakeKlTerms() const {
+  return Tensor::Empty(*device_, Shape({micro_batches()}), DType::kFloat32,
+                       MemoryCategory::kCommunication);
+}
+
+absl::Status StepInputs::KeepKlTerm(const Tensor& terms, int64_t i,
+                                    const Tensor& statistics) const {
+  const Tensor place = terms.View(i, Shape({1}));
+  return device_->Copy(place.raw_data(),
+                       statistics.View(PreferenceStatistics::kKl, Shape({1})).raw_data(),
+                       place.bytes(), device_->compute_stream());
+}
+
+absl::Status StepInputs::KeepReference(int64_t i, const Tensor& losses) const {
+  const Tensor& place = reference_[static_cast<size_t>(i)];
+  ZEROTH_CHECK(losses.bytes() == place.bytes());
+  return device_->Copy(place.raw_data(), losses.raw_data(), place.bytes(),
+                       device_->compute_stream());
+}
+
 absl::Status StepInputs::ShareLosses(const Tensor& losses, absl::string_view label) const {
+  return Share(losses, numbers_, shared_, label);
+}
+
+absl::Status StepInputs::ShareKl(const Tensor& terms) const {
+  return Share(terms, 1, kl_, "KL of mismatched answers");
+}
+
+absl::Status StepInputs::Share(const Tensor& mine, int64_t numbers, const Tensor& shared,
+                               absl::string_view label) const {
   Stream& stream = device_->compute_stream();
   if (!is_deterministic_) {
-    ZEROTH_RETURN_IF_ERROR(
-        device_->Copy(shared_.raw_data(), losses.raw_data(), losses.bytes(), stream));
+    ZEROTH_RETURN_IF_ERROR(device_->Copy(shared.raw_data(), mine.raw_data(), mine.bytes(), stream));
   }
-  const bool places_losses = is_deterministic_ && world_->rank() % ranks_per_data_ == 0;
-  for (int64_t i = 0; places_losses && i < micro_batches(); ++i) {
-    ZEROTH_RETURN_IF_ERROR(KeepLoss(shared_,
-                                    (i * world_->size() + world_->rank()) / ranks_per_data_,
-                                    losses.View(i * numbers_, Shape({numbers_}))));
+  const bool places = is_deterministic_ && world_->rank() % ranks_per_data_ == 0;
+  for (int64_t i = 0; places && i < micro_batches(); ++i) {
+    const int64_t at = (i * world_->size() + world_->rank()) / ranks_per_data_;
+    const Tensor place = shared.View(at * numbers, Shape({numbers}));
+    ZEROTH_RETURN_IF_ERROR(device_->Copy(place.raw_data(),
+                                         mine.View(i * numbers, Shape({numbers})).raw_data(),
+                                         place.bytes(), stream));
   }
   if (world_->size() == 1) return absl::OkStatus();
   // A deterministic batch adds only zeros to a loss in its slot, so that its bits stay.
   const ReduceOp op = is_deterministic_ ? ReduceOp::kSum : ReduceOp::kMean;
-  return world_->AllReduce(shared_, op, stream, label);
+  return world_->AllReduce(shared, op, stream, label);
 }
 
 absl::StatusOr<StepInputs::Shared> StepInputs::ReadShared() const {
@@ -152,7 +195,9 @@ absl::StatusOr<StepInputs::Shared> StepInputs::ReadShared() const {
   };
   Shared shared{mean(0), {}, values.back() > 0, std::vector<double>(losses_end, values.end() - 1)};
   if (numbers_ == PreferenceStatistics::kCount) {
-    shared.preference = PreferenceStatistics{mean(0), mean(1), mean(2), mean(3)};
+    float means[PreferenceStatistics::kCount];
+    for (int64_t i = 0; i < numbers_; ++i) means[i] = mean(i);
+    shared.preference = PreferenceStatistics::FromMeans(means, !labels_.empty());
   }
   return shared;
 }

@@ -67,6 +67,15 @@ class StepInputs {
   Tensor reference(int64_t i) const {
     return reference_.empty() ? Tensor() : reference_[static_cast<size_t>(i)];
   }
+  // Batch::labels, int32 [pairs]; undefined if batches have none.
+  Tensor labels(int64_t i) const {
+    return labels_.empty() ? Tensor() : labels_[static_cast<size_t>(i)];
+  }
+  // With labels, PreferenceLossArgs::kl: the terms of all micro-batches of all ranks, after
+  // ShareKl. Undefined without.
+  const Tensor& kl() const { return kl_; }
+  // With labels and without Batch::reference, reference(i) is what KeepReference wrote.
+  bool has_references() const { return has_references_; }
   // The divisor of a micro-batch's loss (Context::set_token_divisor), with which the mean over
   // micro-batches and ranks is the mean over all targets that count. Undefined if all targets
   // count.
@@ -84,6 +93,13 @@ class StepInputs {
   // Collective: exchanges the losses and RankNews of all ranks, on the device.
   absl::Status ShareLosses(const Tensor& losses, absl::string_view label) const;
 
+  absl::Status KeepReference(int64_t i, const Tensor& losses) const;
+  // The same as with losses, of this rank's terms of the KL: an uninitialised tensor for them, fp32
+  // [micro_batches]; the setting of term i from PreferenceStatistics; and the exchange.
+  absl::StatusOr<Tensor> MakeKlTerms() const;
+  absl::Status KeepKlTerm(const Tensor& terms, int64_t i, const Tensor& statistics) const;
+  absl::Status ShareKl(const Tensor& terms) const;
+
   struct Shared {
     float loss = 0;                                  // the mean over micro-batches and ranks
     std::optional<PreferenceStatistics> preference;  // likewise, with pairs
@@ -94,6 +110,10 @@ class StepInputs {
   absl::StatusOr<Shared> ReadShared() const;
 
  private:
+  // Copies `numbers` of each micro-batch into `shared`, and exchanges that.
+  absl::Status Share(const Tensor& mine, int64_t numbers, const Tensor& shared,
+                     absl::string_view label) const;
+
   Communicator* world_ = nullptr;
   Device* device_ = nullptr;
   bool is_deterministic_ = false;
@@ -103,6 +123,9 @@ class StepInputs {
   std::vector<Tensor> starts_;  // empty if batches have no starts
   std::vector<Tensor> pairs_;
   std::vector<Tensor> reference_;
+  std::vector<Tensor> labels_;
+  bool has_references_ = false;
+  Tensor kl_;
   int64_t numbers_ = 1;  // exchanged per micro-batch: the loss, or PreferenceStatistics::kCount
   Tensor divisor_;
   // fp32 [losses * numbers_ + ranks + 1]: the losses (zeros at first), the seconds each rank

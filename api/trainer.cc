@@ -173,6 +173,8 @@ absl::StatusOr<Tensor> Trainer::ForwardBackward(TrainingStep& step, const StepIn
                                                 NonFiniteFinder* finder) {
   ZEROTH_ASSIGN_OR_RETURN(const Tensor losses, inputs.MakeLosses());
   const int64_t data_rank = world().rank() / options_.tensor.size;
+  if (finder != nullptr) finder->set_place("the forward that estimates the KL");
+  ZEROTH_RETURN_IF_ERROR(ComputeKl(inputs));
   for (int64_t i = 0; i < inputs.micro_batches(); ++i) {
     // A recording would replay the draws of one step in all later ones.
     if (!options_.record_steps) {
@@ -260,6 +262,7 @@ absl::StatusOr<StepResult> Trainer::Evaluate(absl::Span<const Batch> micro_batch
     ZEROTH_ASSIGN_OR_RETURN(const StepInputs inputs, MakeInputs(micro_batches, {stop}));
     ZEROTH_ASSIGN_OR_RETURN(const Tensor losses, inputs.MakeLosses());
     const NoGradient inference(sharded_->tape());
+    ZEROTH_RETURN_IF_ERROR(ComputeKl(inputs));
     for (int64_t i = 0; i < inputs.micro_batches(); ++i) {
       ZEROTH_ASSIGN_OR_RETURN(const MicroBatchLoss loss, Loss(inputs, i));
       ZEROTH_RETURN_IF_ERROR(inputs.KeepLoss(losses, i, loss.numbers));

@@ -252,6 +252,9 @@ class Trainer {
     Tensor numbers;  // for StepInputs::KeepLoss
   };
   absl::StatusOr<MicroBatchLoss> Loss(const StepInputs& inputs, int64_t i);
+  // With PreferenceKind::kKto, computes inputs.kl(), on which the losses of all micro-batches
+  // depend; otherwise does nothing. Collective.
+  absl::Status ComputeKl(const StepInputs& inputs);
   // Returns the losses of a micro-batch's tokens, without gradients.
   absl::StatusOr<Tensor> TokenLosses(const StepInputs& inputs, int64_t i);
   // Computes forward and backward of all micro-batches. Returns the loss of each. Keeps `finder`,

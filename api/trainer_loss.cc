@@ -37,6 +37,7 @@ absl::Status Trainer::ExpectOneShape(absl::Span<const Batch> micro_batches) cons
     }
     ZEROTH_RETURN_IF_ERROR(ExpectPairs(batch));
     if (batch.pairs.size() != micro_batches[0].pairs.size() ||
+        batch.labels.size() != micro_batches[0].labels.size() ||
         batch.reference.size() != micro_batches[0].reference.size()) {
       return absl::InvalidArgumentError(
           "micro-batches of a step have room for different numbers of pairs, or not all have a "
@@ -71,6 +72,12 @@ absl::Status Trainer::ExpectPairs(const Batch& batch) const {
     return InvalidArgument("pair ", i / 3, " of a micro-batch is at {", range[0], ", ", range[1],
                            ", ", range[2], "}, expected ascending places of ", tokens);
   }
+  const size_t labels =
+      options_.preference->kind == PreferenceKind::kKto ? batch.pairs.size() / 3 : 0;
+  if (batch.labels.size() != labels) {
+    return InvalidArgument("a micro-batch with ", batch.labels.size(),
+                           " labels of judged answers, expected ", labels);
+  }
   const bool needs = UsesReference(options_.preference->kind) && !has_adapters_;
   if (batch.reference.size() == tokens || (batch.reference.empty() && !needs)) {
     return absl::OkStatus();
@@ -90,19 +97,40 @@ absl::StatusOr<Trainer::MicroBatchLoss> Trainer::Loss(const StepInputs& inputs, 
                             model_->Loss(context, inputs.tokens(i), inputs.targets(i)));
     return MicroBatchLoss{loss, loss.data};
   }
-  Tensor reference;
-  if (UsesReference(options_.preference->kind)) {
-    reference = inputs.reference(i);
-    if (!reference.defined()) {
-      const auto without_adapters = context.TurnAdaptersOff();
-      ZEROTH_ASSIGN_OR_RETURN(reference, TokenLosses(inputs, i));
-    }
+  Tensor reference = inputs.reference(i);
+  if (UsesReference(options_.preference->kind) && !reference.defined()) {
+    const auto without_adapters = context.TurnAdaptersOff();
+    ZEROTH_ASSIGN_OR_RETURN(reference, TokenLosses(inputs, i));
   }
-  PreferenceObjective objective(*options_.preference, inputs.pairs(i), std::move(reference));
+  PreferenceObjective objective(
+      *options_.preference, {inputs.pairs(i), std::move(reference), inputs.labels(i), inputs.kl()});
   const auto with_pairs = context.UseObjective(objective);
   ZEROTH_ASSIGN_OR_RETURN(const Value loss,
                           model_->Loss(context, inputs.tokens(i), inputs.targets(i)));
   return MicroBatchLoss{loss, objective.statistics()};
+}
+
+absl::Status Trainer::ComputeKl(const StepInputs& inputs) {
+  if (!inputs.kl().defined()) return absl::OkStatus();
+  Context& context = sharded_->context();
+  const NoGradient inference(sharded_->tape());
+  const auto without_dropout = context.UseDraws(std::nullopt);
+  context.set_loss_divisor(inputs.divisor());
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor terms, inputs.MakeKlTerms());
+  for (int64_t i = 0; i < inputs.micro_batches(); ++i) {
+    context.set_document_starts(inputs.starts(i));
+    if (!inputs.has_references()) {
+      const auto without_adapters = context.TurnAdaptersOff();
+      ZEROTH_ASSIGN_OR_RETURN(const Tensor reference, TokenLosses(inputs, i));
+      ZEROTH_RETURN_IF_ERROR(inputs.KeepReference(i, reference));
+    }
+    PreferenceObjective objective(*options_.preference,
+                                  {inputs.pairs(i), inputs.reference(i), inputs.labels(i)});
+    const auto with_pairs = context.UseObjective(objective);
+    ZEROTH_RETURN_IF_ERROR(model_->Loss(context, inputs.tokens(i), inputs.targets(i)).status());
+    ZEROTH_RETURN_IF_ERROR(inputs.KeepKlTerm(terms, i, objective.statistics()));
+  }
+  return inputs.ShareKl(terms);
 }
 
 absl::StatusOr<Tensor> Trainer::TokenLosses(const StepInputs& inputs, int64_t i) {

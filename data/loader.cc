@@ -147,6 +147,7 @@ absl::StatusOr<Batch> DataLoader::Load(int64_t step) const {
   }
   if (options_.pairs) {
     batch.pairs.resize(3 * PairsInBatch(options_.batch_size, options_.seq_len));
+    if (options_.judgements) batch.labels.resize(batch.pairs.size() / 3);
     if (options_.reference != nullptr) batch.reference.resize(batch.inputs.size());
   }
   size_t pair = 0;  // the number of the last pair so far
@@ -176,6 +177,7 @@ absl::StatusOr<Batch> DataLoader::Load(int64_t step) const {
       if (options_.pairs && begins) {
         if ((marks[i] & kBeginsRejected) != 0) {
           const auto place_of = [at](size_t token) { return static_cast<int32_t>(at + token); };
+          if (options_.judgements) batch.labels[pair] = (marks[start] & kIsDesirable) != 0 ? 1 : 0;
           int32_t* const range = &batch.pairs[3 * pair++];
           range[0] = place_of(start);
           range[1] = place_of(i);

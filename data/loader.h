@@ -34,6 +34,8 @@ struct Batch {
   // batch * seq): the chosen answer is [begin, middle), the rejected one [middle, end). Padded with
   // zeros to PairsInBatch.
   std::vector<int32_t> pairs;  // [n, 3]
+  // With LoaderOptions::judgements, 1 for each pair whose first answer is desirable, else 0.
+  std::vector<int32_t> labels;  // [n]
   // With pairs, the reference model's loss at each target; empty if the step computes that model.
   std::vector<float> reference;  // [batch, seq]
   // The number of counted (not ignored) targets in the global batch, over all ranks, by which the
@@ -62,6 +64,9 @@ struct LoaderOptions {
   int32_t end_of_text = -1;
   // The sources are rows of preference pairs (see chat/conversations.h): fill Batch::pairs.
   bool pairs = false;
+  // With pairs: the first answer of each is judged, and the second is mismatched. Fill
+  // Batch::labels.
+  bool judgements = false;
   // With pairs: fills Batch::reference. Null: that stays empty.
   std::shared_ptr<const ReferenceLosses> reference = {};
   // Number of windows of the endless sequence before step 0; negative if early steps do not exist.

@@ -109,11 +109,14 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> OpenExamples(
   const std::string recipe =
       absl::StrCat("conversations ", chat.has_value() ? chat->Identity() : "none", " ",
                    options.seq_len, options.loss_on_all, static_cast<int>(options.on_long),
-                   options.pairs ? " pairs " : "", options.columns);
+                   options.judgements ? " judgements "
+                   : options.pairs    ? " pairs "
+                                      : "",
+                   options.columns);
   return CachedTokens(files, CacheFor(options, recipe), [&] {
-    return EncodeConversations(
-        files, chat.has_value() ? &*chat : nullptr, *options.tokenizer,
-        {options.seq_len, options.loss_on_all, columns, options.on_long, options.pairs});
+    return EncodeConversations(files, chat.has_value() ? &*chat : nullptr, *options.tokenizer,
+                               {options.seq_len, options.loss_on_all, columns, options.on_long,
+                                options.pairs, options.judgements});
   });
 }
 
@@ -154,7 +157,9 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> OpenText(const std::vector<Da
         is_text ? file.path : files[0].path,
         " text; give each a weight, as in a.jsonl:1,b.jsonl:1, to mix their sequences");
   }
-  if (options.pairs && kinds[0] == RecordKind::kText) return NoPairs(files[0].path, "text");
+  if (options.pairs && kinds[0] == RecordKind::kText) {
+    return NoPairs(files[0].path, "text", options.judgements);
+  }
   ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<const TokenSource> source,
                           kinds[0] == RecordKind::kText
                               ? OpenDocuments(files, columns, options)
@@ -166,11 +171,16 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> OpenText(const std::vector<Da
     ZEROTH_ASSIGN_OR_RETURN(const ExampleCounts counts, CountExamples(*source));
     const double padding =
         1 - static_cast<double>(counts.tokens) / static_cast<double>(source->size());
+    const std::string what =
+        options.judgements
+            ? absl::StrCat(" judged answers, ", counts.desirable,
+                           " of them desirable, and as many mismatched ones, of ", counts.tokens,
+                           " tokens")
+            : absl::StrCat(options.pairs ? " pairs of " : " examples of ", counts.tokens,
+                           " tokens, ", counts.learned, " of them in the loss");
     facts.notes.push_back(
-        absl::StrFormat("data      %s: %d %s of %d tokens, %d of them in the loss; %.1f%% of the "
-                        "packed sequences is padding",
-                        facts.description, counts.examples, options.pairs ? "pairs" : "examples",
-                        counts.tokens, counts.learned, 100 * padding));
+        absl::StrFormat("data      %s: %d%s; %.1f%% of the packed sequences is padding",
+                        facts.description, counts.examples, what, 100 * padding));
   }
   absl::StrAppend(&facts.description, " (", names, ")");
   return ViewTokens(std::move(source), 0, std::move(facts));
@@ -186,7 +196,7 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> OpenTokens(const DataFile& fi
 absl::StatusOr<std::shared_ptr<const TokenSource>> OpenFiles(const std::vector<DataFile>& files,
                                                              const DataOptions& options) {
   if (IsText(files[0].kind)) return OpenText(files, options);
-  if (options.pairs) return NoPairs(files[0].path, "tokens");
+  if (options.pairs) return NoPairs(files[0].path, "tokens", options.judgements);
   if (!options.columns.empty()) {
     return InvalidArgument(files[0].path, " holds tokens, so --data_columns=", options.columns,
                            " has no columns to read");

@@ -46,6 +46,8 @@ struct DataOptions {
   // True: the data are preference pairs, packed as by EncodeConversations; other data are refused.
   // False: pairs are refused.
   bool pairs = false;
+  // With pairs: the data are judged answers, see ConversationOptions.
+  bool judgements = false;
   // --data_columns, see ColumnNames.
   std::string columns = "";
   // The directory of encoded text, see TokenCacheOptions::directory.

@@ -28,7 +28,7 @@ constexpr char kExpected[] =
 // The names that records of some kind have.
 constexpr absl::string_view kNames[] = {"text",   "messages", "conversations", "instruction",
                                         "input",  "output",   "prompt",        "completion",
-                                        "chosen", "rejected", "tools"};
+                                        "chosen", "rejected", "label",         "tools"};
 
 }  // namespace
 
@@ -89,7 +89,13 @@ absl::Status CheckKind(const JsonRecord& record, RecordKind kind) {
       QuoteJson(record.json));
 }
 
-absl::Status NoPairs(absl::string_view path, absl::string_view what) {
+absl::Status NoPairs(absl::string_view path, absl::string_view what, bool judgements) {
+  if (judgements) {
+    return InvalidArgument(path, ": holds ", what,
+                           ", but --objective=kto learns from judged answers, expected records "
+                           "{\"prompt\": \"...\", \"completion\": \"...\", \"label\": true}, or "
+                           "pairs with \"chosen\" and \"rejected\"");
+  }
   return InvalidArgument(path, ": holds ", what,
                          ", but the objective learns from pairs, expected records {\"prompt\": "
                          "\"...\", \"chosen\": \"...\", \"rejected\": \"...\"}");

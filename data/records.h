@@ -52,8 +52,9 @@ absl::StatusOr<RecordKind> KindOfRecord(const JsonRecord& record, bool prefers_p
 // InvalidArgument, with the beginning of the record, if it is not of the kind of its file's first.
 absl::Status CheckKind(const JsonRecord& record, RecordKind kind);
 
-// Returns InvalidArgument: `path` holds `what` where preference pairs were expected.
-absl::Status NoPairs(absl::string_view path, absl::string_view what);
+// Returns InvalidArgument: `path` holds `what` where preference pairs, or with `judgements` judged
+// answers, were expected.
+absl::Status NoPairs(absl::string_view path, absl::string_view what, bool judgements = false);
 
 // Renames keys of records: --data_columns=prompt=question,completion=answer reads "question" as
 // "prompt". Notes which columns were found. Not thread-safe.

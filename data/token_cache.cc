@@ -41,7 +41,7 @@ constexpr int kFormat = 2;
 constexpr char kManifest[] = "manifest.json";
 constexpr char kTokens[] = "tokens";
 constexpr char kMarks[] = "marks";
-constexpr int32_t kMarkValues = (kNoTarget | kBeginsDocument | kBeginsRejected) + 1;
+constexpr int32_t kMarkValues = (kNoTarget | kBeginsDocument | kBeginsRejected | kIsDesirable) + 1;
 
 // The marks of a source as tokens.
 class MarksOf final : public TokenSource {

@@ -19,7 +19,9 @@ namespace zeroth {
 // Marks of a token.
 inline constexpr uint8_t kNoTarget = 1;        // the loss ignores the token as a target
 inline constexpr uint8_t kBeginsDocument = 2;  // the token before it is of another document
-inline constexpr uint8_t kBeginsRejected = 4;  // begins a pair's rejected answer, after its chosen
+// Begins a pair's rejected answer, after its chosen one, or the mismatched answer of a judged one.
+inline constexpr uint8_t kBeginsRejected = 4;
+inline constexpr uint8_t kIsDesirable = 8;  // begins a judged answer that is desirable
 
 // A finite sequence of token ids with random access. Immutable and thread-safe: the ranks of one
 // process share one source.

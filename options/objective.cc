@@ -26,6 +26,11 @@ std::optional<PreferenceOptions> TrainOptions::preference() const {
     case Objective::kOrpo:
       options.kind = PreferenceKind::kOrpo;
       break;
+    case Objective::kKto:
+      options.kind = PreferenceKind::kKto;
+      options.desirable_weight = static_cast<float>(desirable_weight);
+      options.undesirable_weight = static_cast<float>(undesirable_weight);
+      break;
   }
   const float usual = objective == Objective::kSimpo ? 2.0f : 0.1f;
   options.beta = preference_beta > 0 ? static_cast<float>(preference_beta) : usual;
@@ -53,7 +58,7 @@ absl::Status CheckObjective(const TrainOptions& o) {
   const bool smooths = o.objective == Objective::kDpo || o.objective == Objective::kSimpo;
   const bool compares = preference.has_value() && UsesReference(preference->kind);
   if (!preference.has_value() && o.preference_beta != defaults.preference_beta) {
-    return refuse("preference_beta", "only objectives of pairs have it; leave it out");
+    return refuse("preference_beta", "only objectives of preferences have it; leave it out");
   }
   if (!smooths && o.preference_label_smoothing != defaults.preference_label_smoothing) {
     return refuse("preference_label_smoothing", "only dpo and simpo have it; leave it out");
@@ -62,7 +67,18 @@ absl::Status CheckObjective(const TrainOptions& o) {
     return refuse("simpo_gamma", "only simpo has it; leave it out");
   }
   if (!compares && o.reference != defaults.reference) {
-    return refuse("reference", "only dpo and ipo compare with a reference; leave it out");
+    return refuse("reference", "only dpo, ipo and kto compare with a reference; leave it out");
+  }
+  const bool judges = o.objective == Objective::kKto;
+  if (!judges && o.desirable_weight != defaults.desirable_weight) {
+    return refuse("desirable_weight", "only kto has it; leave it out");
+  }
+  if (!judges && o.undesirable_weight != defaults.undesirable_weight) {
+    return refuse("undesirable_weight", "only kto has it; leave it out");
+  }
+  if (o.desirable_weight == 0 && o.undesirable_weight == 0) {
+    return refuse("undesirable_weight",
+                  "with --desirable_weight=0 nothing is learned; one must be above 0");
   }
   if (!preference.has_value()) return absl::OkStatus();
   if (o.loss_on == LossOn::kAll) {

@@ -69,6 +69,7 @@ Batch EmptyBatch(const TrainOptions& options) {
   if (options.preference().has_value()) {
     batch.pairs.resize(3 * PairsInBatch(batch.batch, batch.seq));
     batch.counted = 1;
+    if (options.objective == Objective::kKto) batch.labels.resize(batch.pairs.size() / 3);
     if (options.caches_reference()) batch.reference.resize(batch.inputs.size());
   }
   return batch;

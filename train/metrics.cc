@@ -193,6 +193,7 @@ std::vector<StepNumber> NumbersOf(const StepMetrics& metrics) {
     add("reward_rejected", "train/reward_rejected", metrics.preference->reward_rejected);
     add("reward_margin", "train/reward_margin", metrics.preference->margin());
     add("reward_accuracy", "train/reward_accuracy", metrics.preference->accuracy);
+    add_known("kl", "train/kl", metrics.preference->kl);
   }
   add_known("loss_zscore", "train/loss_zscore", metrics.loss_zscore);
   add_known("grad_norm_zscore", "train/gradient_norm_zscore", metrics.grad_norm_zscore);

@@ -268,10 +268,13 @@ absl::StatusOr<RankRun::Evaluation> RankRun::Evaluate() {
   // Global batches, as in training, so that the text does not depend on the ranks.
   const int64_t count = options_.grad_accum;
   const int64_t batches = std::min(options_.eval_batches, BatchesOf(*eval_loader_, options_));
+  const bool judges = options_.objective == Objective::kKto;
   double sum = 0;
   double chosen = 0;
   double rejected = 0;
   double accurate = 0;
+  double kl = 0;
+  double desirable = 0;
   double weights = 0;
   for (int64_t i = 0; i < batches && !interrupted_; ++i) {
     ZEROTH_ASSIGN_OR_RETURN(const std::vector<Batch> micro_batches,
@@ -283,9 +286,13 @@ absl::StatusOr<RankRun::Evaluation> RankRun::Evaluate() {
         static_cast<double>(CountedTargets(micro_batches).value_or(TokensPerStep(options_)));
     sum += result.loss * weight;
     const PreferenceStatistics pairs = result.preference.value_or(PreferenceStatistics());
-    chosen += pairs.reward_chosen * weight;
-    rejected += pairs.reward_rejected * weight;
+    // Judgements count in the mean of their own reward.
+    const double of_chosen = judges ? pairs.desirable * weight : weight;
+    chosen += pairs.reward_chosen * of_chosen;
+    rejected += pairs.reward_rejected * (judges ? weight - of_chosen : weight);
     accurate += pairs.accuracy * weight;
+    kl += pairs.kl.value_or(0) * weight;
+    desirable += pairs.desirable * weight;
     weights += weight;
     // A signal in the last batch does not interrupt: the result is complete.
     interrupted_ = result.stop && i + 1 < batches;
@@ -297,8 +304,9 @@ absl::StatusOr<RankRun::Evaluation> RankRun::Evaluate() {
   Evaluation evaluation;
   evaluation.loss = mean(sum);
   if (options_.preference().has_value()) {
-    evaluation.preference =
-        PreferenceStatistics{mean(sum), mean(chosen), mean(rejected), mean(accurate)};
+    const float means[PreferenceStatistics::kCount] = {
+        mean(sum), mean(chosen), mean(rejected), mean(accurate), mean(kl), mean(desirable)};
+    evaluation.preference = PreferenceStatistics::FromMeans(means, judges);
   }
   return evaluation;
 }

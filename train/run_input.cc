@@ -106,6 +106,7 @@ LoaderOptions LoaderOptionsFor(const TrainOptions& options, int rank) {
   loader.seed = options.seed;
   loader.shuffle = options.shuffle;
   loader.pairs = options.preference().has_value();
+  loader.judgements = options.objective == Objective::kKto;
   return loader;
 }
 
@@ -151,6 +152,7 @@ absl::StatusOr<RunInput> OpenInput(const RunSpec& spec) {
   data_options.on_long = options.on_long;
   data_options.columns = options.data_columns;
   data_options.pairs = options.preference().has_value();
+  data_options.judgements = options.objective == Objective::kKto;
   data_options.cache_dir = options.cache_dir;
   data_options.tokenizer_identity = tokenizer_content.identity;
   data_options.vocab_size = static_cast<int32_t>(model->vocab_size());

@@ -15,6 +15,7 @@
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/data/chat/examples.h"
+#include "zeroth/data/chat/judgements.h"
 
 namespace zeroth {
 namespace {
@@ -177,6 +178,7 @@ struct Sink {
   RowPacker rows;
   LongExamples long_ones;
   ColumnNames columns;
+  std::vector<Judgement> judgements{};  // of all files, from which rows are made at the end
 };
 
 // Adds an example that is longer than a row.
@@ -241,6 +243,7 @@ absl::Status AddPair(Example example, const ChatTemplate* chat, const Tokenizer&
     sink.long_ones.Add(both, where, is_kept);
     if (!is_kept) return absl::OkStatus();
   }
+  if (example.is_desirable) chosen.marks[0] |= kIsDesirable;
   rejected.marks[0] |= kBeginsRejected;
   chosen.ids.insert(chosen.ids.end(), rejected.ids.begin(), rejected.ids.end());
   chosen.marks.insert(chosen.marks.end(), rejected.marks.begin(), rejected.marks.end());
@@ -252,8 +255,10 @@ absl::Status AddFile(const DataFile& file, const ChatTemplate* chat, const Token
                      const ConversationOptions& options, Sink& sink) {
   ZEROTH_ASSIGN_OR_RETURN(const RecordKind kind,
                           KindOfFirstRecord(file, options.columns, options.pairs));
-  if (options.pairs && !IsPair(kind)) {
-    return NoPairs(file.path, absl::StrCat(NameOf(kind), " records"));
+  const bool is_judged = options.judgements && (kind == RecordKind::kPromptCompletion ||
+                                                kind == RecordKind::kPromptMessages);
+  if (options.pairs && !IsPair(kind) && !is_judged) {
+    return NoPairs(file.path, absl::StrCat(NameOf(kind), " records"), options.judgements);
   }
   if (IsPair(kind) && !options.pairs) {
     return InvalidArgument(file.path,
@@ -266,11 +271,17 @@ absl::Status AddFile(const DataFile& file, const ChatTemplate* chat, const Token
                            " records, which need a chat template, and there is none");
   }
   ZEROTH_ASSIGN_OR_RETURN(DocumentReader reader, DocumentReader::OpenRecords(file, &sink.columns));
+  std::vector<Judgement> rejected;
   for (JsonRecord record;;) {
     ZEROTH_ASSIGN_OR_RETURN(const bool more, reader.NextRecord(&record));
-    if (!more) return absl::OkStatus();
-    ZEROTH_ASSIGN_OR_RETURN(Example example,
-                            ParseExample(kind, record, {chat != nullptr, options.loss_on_all}));
+    if (!more) break;
+    ZEROTH_ASSIGN_OR_RETURN(
+        Example example,
+        ParseExample(kind, record, {chat != nullptr, options.loss_on_all, options.judgements}));
+    if (options.judgements) {
+      AddJudgements(std::move(example), kind, record.where, sink.judgements, rejected);
+      continue;
+    }
     if (options.pairs) {
       ZEROTH_RETURN_IF_ERROR_WITH(
           AddPair(std::move(example), chat, tokenizer, record.where, options, sink), record.where);
@@ -285,6 +296,8 @@ absl::Status AddFile(const DataFile& file, const ChatTemplate* chat, const Token
       sink.rows.Add(written->ids, written->marks);
     }
   }
+  for (Judgement& judgement : rejected) sink.judgements.push_back(std::move(judgement));
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -299,6 +312,12 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> EncodeConversations(
     ZEROTH_RETURN_IF_ERROR(AddFile(file, chat, tokenizer, options, sink));
   }
   ZEROTH_RETURN_IF_ERROR(sink.columns.CheckFound(description));
+  for (size_t i = 0; i < sink.judgements.size(); ++i) {
+    const std::string& where = sink.judgements[i].where;
+    ZEROTH_ASSIGN_OR_RETURN(Example example, WithMismatchedAnswer(sink.judgements, i));
+    ZEROTH_RETURN_IF_ERROR_WITH(AddPair(std::move(example), chat, tokenizer, where, options, sink),
+                                where);
+  }
   const std::string text =
       sink.long_ones.any() ? sink.long_ones.Text(options.seq_len, options.on_long) : "";
   if (sink.long_ones.any() && options.on_long == OnLong::kRefuse) {
@@ -329,6 +348,7 @@ absl::StatusOr<ExampleCounts> CountExamples(const TokenSource& rows) {
       // Every example has a target, and padding has none.
       if (learned == 0) continue;
       if ((*from & kBeginsRejected) == 0) ++counts.examples;
+      if ((*from & kIsDesirable) != 0) ++counts.desirable;
       counts.tokens += to - from;
       counts.learned += learned;
     }

@@ -27,6 +27,9 @@ struct ConversationOptions {
   OnLong on_long = OnLong::kTruncate;
   // Read pairs from records that are also of another kind, and refuse records without a pair.
   bool pairs = false;
+  // With pairs: read judged answers instead, from prompts with a completion and a "label", and from
+  // pairs, of which the chosen answer is desirable and the rejected one is not.
+  bool judgements = false;
 };
 
 // Packs the examples of files of records into rows of seq_len + 1 tokens. Conversations are written
@@ -39,6 +42,11 @@ struct ConversationOptions {
 // Both documents of a preference pair lie in one row, the chosen answer first. If they are longer
 // than a row together, OnLong::kTruncate cuts the longer one, or both to half a row.
 //
+// A judged answer is the first document of such a pair, and kIsDesirable marks its first token. The
+// second document is the same prompt with the answer of the judgement before it, or of the last one
+// for the first, among those whose prompts differ. Of a file of pairs, the chosen answers come
+// before the rejected ones.
+//
 // InvalidArgument names the record that is wrong (see ParseExample), or whose turns are out of
 // order. InvalidArgument, too, if no file has a target, and if no record has one of the columns.
 absl::StatusOr<std::shared_ptr<const TokenSource>> EncodeConversations(
@@ -47,9 +55,10 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> EncodeConversations(
 
 // What rows of EncodeConversations hold.
 struct ExampleCounts {
-  int64_t examples = 0;  // a pair is one
-  int64_t tokens = 0;    // without padding
-  int64_t learned = 0;   // tokens that are targets
+  int64_t examples = 0;   // a pair is one
+  int64_t desirable = 0;  // of judged answers
+  int64_t tokens = 0;     // without padding
+  int64_t learned = 0;    // tokens that are targets
 };
 // Errors of the source.
 absl::StatusOr<ExampleCounts> CountExamples(const TokenSource& rows);

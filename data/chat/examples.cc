@@ -52,6 +52,17 @@ absl::StatusOr<std::string> ReadText(const nlohmann::ordered_json& json, const c
   return InvalidArgument("\"", key, "\" is ", found->type_name(), ", expected a string");
 }
 
+absl::StatusOr<bool> ReadLabel(const nlohmann::ordered_json& json) {
+  const auto found = json.find("label");
+  if (found == json.end()) {
+    return absl::InvalidArgumentError(
+        "has no \"label\", expected true for a desirable completion or false; "
+        "--data_columns=label=COLUMN reads another key as the label");
+  }
+  if (found->is_boolean()) return found->get<bool>();
+  return InvalidArgument("\"label\" is ", found->type_name(), ", expected true or false");
+}
+
 absl::StatusOr<Example> ParseAlpaca(const nlohmann::ordered_json& json, bool has_template) {
   ZEROTH_ASSIGN_OR_RETURN(std::string instruction, ReadText(json, "instruction"));
   ZEROTH_ASSIGN_OR_RETURN(const std::string input, ReadText(json, "input", true));
@@ -99,6 +110,7 @@ absl::StatusOr<Example> ParsePromptMessages(const nlohmann::ordered_json& json, 
   for (ChatMessage& message : example.messages) {
     if (message.role == "assistant" && !loss_on_all) message.is_learned = false;
   }
+  example.prompt_messages = example.messages.size();
   example.messages.push_back(std::move(completion[0]));
   ZEROTH_RETURN_IF_ERROR(ReadTools(json, example));
   return example;
@@ -226,6 +238,7 @@ absl::StatusOr<Example> ParsePairMessages(const nlohmann::ordered_json& json) {
   for (auto* const messages : {&example.messages, &example.rejected_messages}) {
     messages->insert(messages->begin(), prompt.begin(), prompt.end());
   }
+  example.prompt_messages = prompt.size();
   ZEROTH_RETURN_IF_ERROR(ReadTools(json, example));
   return example;
 }
@@ -250,9 +263,8 @@ absl::Status CheckKeys(RecordKind kind, const nlohmann::ordered_json& json) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Example> Parse(RecordKind kind, const nlohmann::ordered_json& json,
-                              const ExampleOptions& options) {
-  ZEROTH_RETURN_IF_ERROR(CheckKeys(kind, json));
+absl::StatusOr<Example> ParseKind(RecordKind kind, const nlohmann::ordered_json& json,
+                                  const ExampleOptions& options) {
   switch (kind) {
     case RecordKind::kAlpaca:
       return ParseAlpaca(json, options.has_template);
@@ -269,6 +281,16 @@ absl::StatusOr<Example> Parse(RecordKind kind, const nlohmann::ordered_json& jso
     case RecordKind::kShareGpt:
       return ParseConversation(json, kind);
   }
+}
+
+absl::StatusOr<Example> Parse(RecordKind kind, const nlohmann::ordered_json& json,
+                              const ExampleOptions& options) {
+  ZEROTH_RETURN_IF_ERROR(CheckKeys(kind, json));
+  ZEROTH_ASSIGN_OR_RETURN(Example example, ParseKind(kind, json, options));
+  if (options.judges && !IsPair(kind)) {
+    ZEROTH_ASSIGN_OR_RETURN(example.is_desirable, ReadLabel(json));
+  }
+  return example;
 }
 
 }  // namespace

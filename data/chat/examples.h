@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // Records of every kind but text as what a model learns from: a conversation, a prompt and its
-// completion, or a pair of either.
+// completion, a pair of either, or a judged completion.
 
 #pragma once
 
@@ -25,6 +25,8 @@ struct Example {
   // the chosen one.
   std::vector<ChatMessage> rejected_messages{};
   std::string rejected_completion{};
+  size_t prompt_messages = 0;  // the first of `messages` that the answer follows, likewise
+  bool is_desirable = false;   // the "label" of a judged completion
 };
 
 struct ExampleOptions {
@@ -33,6 +35,8 @@ struct ExampleOptions {
   // False: only the completion of a kPromptMessages record is learned, not replies in its prompt.
   // Of pairs, only answers are learned in any case.
   bool loss_on_all = false;
+  // Completions have a "label": whether they are desirable.
+  bool judges = false;
 };
 
 // True if examples of this kind are conversations, which only a chat template can write.

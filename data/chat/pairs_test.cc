@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Preference pairs: from records to batches.
+// Preference pairs and judged answers: from records to batches.
 
 #include <memory>
 #include <string>
@@ -34,10 +34,12 @@ class PairsTest : public testing::Test {
 
   absl::StatusOr<std::shared_ptr<const TokenSource>> Encode(const std::string& lines,
                                                             int64_t seq_len,
-                                                            OnLong on_long = OnLong::kTruncate) {
+                                                            OnLong on_long = OnLong::kTruncate,
+                                                            bool judgements = false) {
     ConversationOptions options = {seq_len};
     options.on_long = on_long;
     options.pairs = true;
+    options.judgements = judgements;
     return EncodeConversations({{dir_.Write("c.jsonl", lines), DataFileKind::kJsonLines}}, &chat_,
                                *tokenizer_, options);
   }
@@ -63,6 +65,7 @@ class PairsTest : public testing::Test {
     options.shuffle = false;
     options.documents = true;
     options.pairs = true;
+    options.judgements = true;
     const auto loader = DataLoader::Create(rows, options);
     if (!loader.ok()) return {std::string(loader.status().message())};
     const absl::StatusOr<Batch> batch = loader->Load(0);
@@ -70,9 +73,12 @@ class PairsTest : public testing::Test {
     counted_ = batch->counted.value_or(-1);
     EXPECT_EQ(batch->pairs.size() % 3, 0u);
     std::vector<std::string> pairs;
+    labels_.clear();
+    EXPECT_EQ(batch->labels.size(), batch->pairs.size() / 3);
     for (size_t i = 0; i < batch->pairs.size(); i += 3) {
       const std::vector<int32_t> range(batch->pairs.begin() + i, batch->pairs.begin() + i + 3);
       if (range[0] == range[2]) continue;
+      labels_.push_back(batch->labels[i / 3]);
       std::string text;
       for (const auto& [begin, end] : {std::pair(range[0], range[1]), {range[1], range[2]}}) {
         absl::StrAppend(&text, text.empty() ? "" : " | ");
@@ -92,6 +98,7 @@ class PairsTest : public testing::Test {
   std::unique_ptr<Tokenizer> tokenizer_;
   ChatTemplate chat_;
   int64_t counted_ = 0;
+  std::vector<int32_t> labels_;  // of the pairs
 };
 
 TEST_F(PairsTest, TextHasAPromptOrACommonBeginning) {
@@ -233,6 +240,74 @@ TEST_F(PairsTest, RefusesRecordsThatAreNoPairs) {
     EXPECT_EQ(rows.status().code(), absl::StatusCode::kInvalidArgument) << wrong.line;
     EXPECT_THAT(std::string(rows.status().message()),
                 AllOf(HasSubstr("c.jsonl line 1"), HasSubstr(wrong.problem)));
+  }
+}
+
+// The second answer is that of the nearest judgement before with another prompt.
+TEST_F(PairsTest, JudgedAnswersHaveMismatchedOnes) {
+  auto rows = Encode(R"({"prompt": "A", "completion": " a", "label": true}
+{"prompt": "B", "completion": " b", "label": false}
+{"prompt": "B", "completion": " c", "label": true})",
+                     31, OnLong::kTruncate, true);
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  const std::string end = "<|endoftext|>";
+  EXPECT_EQ(Spelled(*rows, 1), (std::vector<std::string>{absl::StrCat(" a", end, " |  c", end),
+                                                         absl::StrCat(" b", end, " |  a", end),
+                                                         absl::StrCat(" c", end, " |  a", end)}));
+  EXPECT_EQ(labels_, (std::vector<int32_t>{1, 0, 1}));
+  EXPECT_EQ(counted_, 3);
+  const auto counts = CountExamples(**rows);
+  ASSERT_TRUE(counts.ok()) << counts.status();
+  EXPECT_EQ(counts->examples, 3);
+  EXPECT_EQ(counts->desirable, 2);
+}
+
+// As TRL's unpair_preference_dataset does.
+TEST_F(PairsTest, PairsAreTwoJudgements) {
+  auto rows = Encode(R"({"prompt": "A", "chosen": " a", "rejected": " x"}
+{"prompt": "B", "chosen": " b", "rejected": " y"})",
+                     31, OnLong::kTruncate, true);
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  const std::string end = "<|endoftext|>";
+  std::vector<std::string> expected;
+  for (const auto& [answer, other] : std::vector<std::pair<std::string, std::string>>{
+           {"a", "y"}, {"b", "a"}, {"x", "b"}, {"y", "x"}}) {
+    expected.push_back(absl::StrCat(" ", answer, end, " |  ", other, end));
+  }
+  EXPECT_EQ(Spelled(*rows, (*rows)->size() / 32), expected);
+  EXPECT_EQ(labels_, (std::vector<int32_t>{1, 1, 0, 0}));
+}
+
+TEST_F(PairsTest, JudgedMessagesKeepTheirPrompts) {
+  const auto line = [](const char* prompt, const char* answer, const char* label) {
+    return absl::StrCat(R"({"prompt": [{"role": "user", "content": ")", prompt,
+                        R"("}], "completion": [{"role": "assistant", "content": ")", answer,
+                        R"("}], "label": )", label, "}\n");
+  };
+  const auto rows =
+      Encode(line("Hi", "yes", "false") + line("Ho", "no", "true"), 63, OnLong::kTruncate, true);
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  EXPECT_EQ(
+      Spelled(*rows, (*rows)->size() / 64),
+      (std::vector<std::string>{"yes<|im_end|> | no<|im_end|>", "no<|im_end|> | yes<|im_end|>"}));
+  EXPECT_EQ(labels_, (std::vector<int32_t>{0, 1}));
+}
+
+TEST_F(PairsTest, RefusesRecordsThatAreNoJudgements) {
+  const std::string good = R"({"prompt": "a", "completion": " b", "label": true})";
+  for (const auto& [lines, problem] : std::vector<std::pair<std::string, std::string>>{
+           {R"({"prompt": "a", "completion": " b"})", "has no \"label\""},
+           {R"({"prompt": "a", "completion": " b", "label": 1})", "\"label\" is number"},
+           {R"({"prompt": "a", "completion": " b", "label": "true"})", "\"label\" is string"},
+           {R"({"prompt": "a", "completion": " b", "label": null})", "\"label\" is null"},
+           {R"({"prompt": "a", "completion": "", "label": true})", "has no text"},
+           {good, "expected at least two prompts"},
+           {good + "\n" + good, "expected at least two prompts"},
+           {R"({"messages": [], "label": true})", "learns from judged answers"}}) {
+    const auto rows = Encode(lines, 63, OnLong::kTruncate, true);
+    EXPECT_EQ(rows.status().code(), absl::StatusCode::kInvalidArgument) << lines;
+    EXPECT_THAT(std::string(rows.status().message()),
+                AllOf(HasSubstr("c.jsonl"), HasSubstr(problem)));
   }
 }
 

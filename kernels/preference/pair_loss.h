@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The loss of one pair, on every device.
+// The loss of one pair, or of one judged answer, on every device.
 
 #pragma once
 
@@ -92,6 +92,59 @@ ZEROTH_ON_EVERY_DEVICE inline PairLoss LossOfPair(const PreferenceOptions& optio
   pair.by_chosen = -by_c * of_chosen;
   pair.by_rejected = -by_r * of_rejected;
   return pair;
+}
+
+// What a pair adds to the sums of which PreferenceStatistics are the means, and the derivatives of
+// its loss by both AnswerSums::losses.
+struct PairNumbers {
+  double sums[PreferenceStatistics::kCount] = {};
+  double by_first = 0;
+  double by_second = 0;
+};
+
+// Of an answer that is judged, in a batch whose KL is `kl`.
+ZEROTH_ON_EVERY_DEVICE inline PairNumbers NumbersOfJudgement(const PreferenceOptions& options,
+                                                             const AnswerSums& judged,
+                                                             bool is_desirable, double kl) {
+  const auto beta = static_cast<double>(options.beta);
+  const auto weight =
+      static_cast<double>(is_desirable ? options.desirable_weight : options.undesirable_weight);
+  const double ratio = judged.reference - judged.losses;
+  const double side = is_desirable ? 1 : -1;
+  const double z = side * beta * (ratio - kl);
+  PairNumbers numbers;
+  numbers.sums[0] = weight * Sigmoid(-z);
+  numbers.sums[is_desirable ? 1 : 2] = beta * ratio;
+  numbers.sums[3] = z > 0 ? 1 : 0;
+  numbers.sums[PreferenceStatistics::kKl] = kl;
+  numbers.sums[5] = is_desirable ? 1 : 0;
+  numbers.by_first = weight * beta * side * Sigmoid(z) * Sigmoid(-z);
+  return numbers;
+}
+
+// The mean of a batch's KL terms, or 0 if it is negative or there are none.
+ZEROTH_ON_EVERY_DEVICE inline double MeanKl(const float* kl, int64_t count) {
+  double sum = 0;
+  for (int64_t i = 0; i < count; ++i) sum += static_cast<double>(kl[i]);
+  return sum > 0 ? sum / static_cast<double>(count) : 0.0;
+}
+
+// Of pair number `index` of the call, whose KL is MeanKl.
+ZEROTH_ON_EVERY_DEVICE inline PairNumbers NumbersOf(const PreferenceLossCall& call, int64_t index,
+                                                    const AnswerSums& first,
+                                                    const AnswerSums& second, double kl) {
+  if (call.options.kind == PreferenceKind::kKto) {
+    PairNumbers numbers = NumbersOfJudgement(call.options, first, call.labels[index] != 0, kl);
+    if (call.kl == nullptr) {
+      numbers.sums[PreferenceStatistics::kKl] = second.reference - second.losses;
+    }
+    return numbers;
+  }
+  const PairLoss pair = LossOfPair(call.options, first, second);
+  const double accurate = pair.reward_chosen > pair.reward_rejected ? 1 : 0;
+  return {{pair.loss, pair.reward_chosen, pair.reward_rejected, accurate, 0, 0},
+          pair.by_chosen,
+          pair.by_rejected};
 }
 
 }  // namespace zeroth

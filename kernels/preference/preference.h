@@ -1,10 +1,12 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Losses of pairs of a chosen and a rejected answer, computed from the losses of their tokens.
+// Losses of pairs of a chosen and a rejected answer, and of answers that are judged one by one,
+// computed from the losses of their tokens.
 
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "absl/status/status.h"
 
@@ -30,28 +32,45 @@ enum class PreferenceKind : uint8_t {
   // -log p(c) + beta S(logit p(c) - logit p(r)), logit p = log p - log(1 - p): Hong et al., "ORPO",
   // 2024. A reward is beta log p. In the odds, log p is at most -1e-6.
   kOrpo,
+  // w (1 - sigmoid(z)): Ethayarajh et al., "KTO", 2024. z = beta (log p - log r - KL) for an answer
+  // that is judged desirable, and its negative for an undesirable one; w is the weight of that
+  // judgement. KL = max(0, mean of log p - log r of mismatched answers, which belong to other
+  // prompts), a constant to the gradient. A reward is that of kDpo. The first answer of a pair is
+  // the judged one, the second the mismatched one.
+  kKto,
 };
 
 // True if the loss compares the model with a reference.
 constexpr bool UsesReference(PreferenceKind kind) {
-  return kind == PreferenceKind::kDpo || kind == PreferenceKind::kIpo;
+  return kind == PreferenceKind::kDpo || kind == PreferenceKind::kIpo ||
+         kind == PreferenceKind::kKto;
 }
 
 struct PreferenceOptions {
   PreferenceKind kind = PreferenceKind::kDpo;
-  float beta = 0.1f;             // above 0
-  float label_smoothing = 0.0f;  // kDpo and kSimpo; at least 0, below 0.5
-  float gamma = 0.0f;            // kSimpo: the margin; at least 0
+  float beta = 0.1f;              // above 0
+  float label_smoothing = 0.0f;   // kDpo and kSimpo; at least 0, below 0.5
+  float gamma = 0.0f;             // kSimpo: the margin; at least 0
+  float desirable_weight = 1.0f;  // kKto, as the next; finite and at least 0
+  float undesirable_weight = 1.0f;
 };
 
-// Means over the pairs of a batch.
+// Means over the pairs of a batch, or with kKto over its judged answers.
 struct PreferenceStatistics {
-  static constexpr int64_t kCount = 4;
+  static constexpr int64_t kCount = 6;
+  static constexpr int64_t kKl = 4;  // the place of `kl`
   float loss = 0;
   float reward_chosen = 0;
   float reward_rejected = 0;
   float accuracy = 0;  // share of the pairs whose chosen answer has the larger reward
+  // With kKto, the two rewards are those of desirable and undesirable answers, and `accuracy` is
+  // the share of answers whose log p - log r is on the judgement's side of the KL.
+  std::optional<float> kl{};  // with kKto
+  float desirable = 0;        // with kKto, the share of answers that are desirable
 
+  // From the kCount means that PreferenceLoss writes. With kKto (`of_judgements`), the reward of a
+  // desirable answer is 0 in the mean of undesirable ones, and the other way round.
+  static PreferenceStatistics FromMeans(const float* means, bool of_judgements);
   float margin() const { return reward_chosen - reward_rejected; }
 };
 
@@ -64,6 +83,11 @@ struct PreferenceLossArgs {
   // middle), the rejected one's among [middle, end). begin == end: no pair. Pairs do not overlap,
   // and the caller checks that 0 <= begin <= middle <= end <= rows.
   Tensor pairs;
+  // Only with kKto. int32 [pairs]: 1 if the pair's first answer is desirable, else 0.
+  Tensor labels;
+  // fp32 [n]: the KL is the mean of these, or 0 if it is negative. Undefined: the KL is 0, and
+  // PreferenceStatistics::kKl becomes the mean of log p - log r of this batch's mismatched answers.
+  Tensor kl;
   Tensor divisor;      // fp32 [1], above 0: divides sums over pairs
   Tensor statistics;   // fp32 [PreferenceStatistics::kCount], overwritten
   Tensor row_weights;  // fp32 [rows], overwritten with the derivatives of the mean loss by each
@@ -87,6 +111,9 @@ struct PreferenceLossCall {
   const float* reference = nullptr;  // or null
   const int32_t* targets = nullptr;
   const int32_t* ranges = nullptr;  // [pairs, 3]
+  const int32_t* labels = nullptr;  // or null
+  const float* kl = nullptr;        // or null
+  int64_t kls = 0;
   const float* divisor = nullptr;
   float* statistics = nullptr;
   float* row_weights = nullptr;

@@ -23,6 +23,7 @@ AnswerSums SumsOf(const PreferenceLossCall& call, int64_t begin, int64_t end) {
 
 absl::Status PreferenceLoss(const PreferenceLossCall& call, CpuKernels&) {
   const auto divisor = static_cast<double>(*call.divisor);
+  const double kl = MeanKl(call.kl, call.kls);
   double sums[PreferenceStatistics::kCount] = {};
   std::fill_n(call.row_weights, call.rows, 0.0f);
   for (int64_t i = 0; i < call.pairs; ++i) {
@@ -30,16 +31,13 @@ absl::Status PreferenceLoss(const PreferenceLossCall& call, CpuKernels&) {
     const int64_t middle = call.ranges[3 * i + 1];
     const int64_t end = call.ranges[3 * i + 2];
     if (begin == end) continue;
-    const PairLoss pair =
-        LossOfPair(call.options, SumsOf(call, begin, middle), SumsOf(call, middle, end));
+    const PairNumbers pair =
+        NumbersOf(call, i, SumsOf(call, begin, middle), SumsOf(call, middle, end), kl);
     std::fill(call.row_weights + begin, call.row_weights + middle,
-              static_cast<float>(pair.by_chosen / divisor));
+              static_cast<float>(pair.by_first / divisor));
     std::fill(call.row_weights + middle, call.row_weights + end,
-              static_cast<float>(pair.by_rejected / divisor));
-    sums[0] += pair.loss;
-    sums[1] += pair.reward_chosen;
-    sums[2] += pair.reward_rejected;
-    sums[3] += pair.reward_chosen > pair.reward_rejected ? 1 : 0;
+              static_cast<float>(pair.by_second / divisor));
+    for (int64_t k = 0; k < PreferenceStatistics::kCount; ++k) sums[k] += pair.sums[k];
   }
   for (int64_t i = 0; i < PreferenceStatistics::kCount; ++i) {
     call.statistics[i] = static_cast<float>(sums[i] / divisor);

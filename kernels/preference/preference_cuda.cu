@@ -62,14 +62,11 @@ __global__ void __launch_bounds__(kPairThreads)
   const AnswerSums chosen = SumsOf(call, begin, middle, scratch);
   const AnswerSums rejected = SumsOf(call, middle, end, scratch);
   if (threadIdx.x == 0) {
-    const PairLoss loss = LossOfPair(call.options, chosen, rejected);
-    out[0] = loss.loss;
-    out[1] = loss.reward_chosen;
-    out[2] = loss.reward_rejected;
-    out[3] = loss.reward_chosen > loss.reward_rejected ? 1.0 : 0.0;
+    const PairNumbers numbers = NumbersOf(call, pair, chosen, rejected, MeanKl(call.kl, call.kls));
+    for (int i = 0; i < kStatistics; ++i) out[i] = numbers.sums[i];
     const auto divisor = static_cast<double>(*call.divisor);
-    weights[0] = static_cast<float>(loss.by_chosen / divisor);
-    weights[1] = static_cast<float>(loss.by_rejected / divisor);
+    weights[0] = static_cast<float>(numbers.by_first / divisor);
+    weights[1] = static_cast<float>(numbers.by_second / divisor);
   }
   __syncthreads();
   for (int64_t row = begin + threadIdx.x; row < end; row += kPairThreads) {

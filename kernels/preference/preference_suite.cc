@@ -29,6 +29,7 @@ class PreferenceSuite : public KernelsSuite {
 namespace {
 
 constexpr int32_t kIgnored = -100;
+// Of pairs.
 constexpr PreferenceKind kKinds[] = {PreferenceKind::kDpo, PreferenceKind::kIpo,
                                      PreferenceKind::kSimpo, PreferenceKind::kOrpo};
 
@@ -94,6 +95,8 @@ Expected Reference(const PreferenceOptions& options, const Pairs& pairs,
         loss = -mean[0] + beta * NegLogSigmoid(std::log(odds(mean[0]) / odds(mean[1])));
         break;
       }
+      case PreferenceKind::kKto:
+        ADD_FAILURE() << "not a loss of pairs";
     }
     sums.loss += loss;
     sums.chosen += reward[0];
@@ -211,6 +214,56 @@ TEST_P(PreferenceSuite, CertainAnswersHaveFiniteOdds) {
   }
 }
 
+// Three judged answers of one or two tokens, each before a mismatched one, and an empty place.
+TEST_P(PreferenceSuite, JudgementsAreThoseOfKto) {
+  const std::vector<float> losses = {2.0f, 1.5f, 0.7f, 3.0f, 1.25f, 0.5f, 2.5f, 0.25f};
+  const std::vector<float> reference = {2.5f, 1.75f, 1.0f, 2.25f, 1.5f, 0.75f, 2.0f, 1.0f};
+  const std::vector<int32_t> labels = {1, 0, 1, 0};
+  PreferenceLossArgs args;
+  args.options.kind = PreferenceKind::kKto;
+  args.options.beta = 0.7f;
+  args.options.desirable_weight = 1.25f;
+  args.options.undesirable_weight = 0.5f;
+  args.losses = Upload({8}, losses);
+  args.reference = Upload({8}, reference);
+  args.targets = UploadTokens({8}, {1, 1, 1, 1, 1, 1, kIgnored, 1});
+  args.pairs = UploadTokens({4, 3}, {0, 2, 3, 3, 4, 5, 5, 7, 8, 0, 0, 0});
+  args.labels = UploadTokens({4}, labels);
+  args.divisor = Upload({1}, {1.5f});
+  args.statistics = Unwritten({PreferenceStatistics::kCount});
+  args.row_weights = Unwritten({8});
+  const double beta = 0.7f;
+  const double judged[] = {0.75, -0.75, 0.25};  // log p - log r
+  const double mismatched[] = {0.3, 0.25, 0.75};
+  for (const std::vector<float>& terms :
+       std::vector<std::vector<float>>{{}, {0.25f, 0.75f}, {0.5f, -2.0f}}) {
+    args.kl = terms.empty() ? Tensor() : Upload({2}, terms);
+    const double kl = terms.empty() ? 0 : std::max(0.0f, (terms[0] + terms[1]) / 2);
+    const absl::Status status = kernels::PreferenceLoss(kernels(), args);
+    ASSERT_TRUE(status.ok()) << status;
+    double sums[PreferenceStatistics::kCount] = {};
+    std::vector<double> weights(8);
+    const size_t rows[] = {0, 3, 5};
+    for (size_t i = 0; i < 3; ++i) {
+      const double side = labels[i] != 0 ? 1 : -1;
+      const double weight = labels[i] != 0 ? 1.25 : 0.5;
+      const double sigmoid = 1 / (1 + std::exp(-side * beta * (judged[i] - kl)));
+      sums[0] += weight * (1 - sigmoid) / 1.5;
+      sums[labels[i] != 0 ? 1 : 2] += beta * judged[i] / 1.5;
+      sums[3] += side * (judged[i] - kl) > 0 ? 1 / 1.5 : 0;
+      sums[4] += (terms.empty() ? mismatched[i] : kl) / 1.5;
+      sums[5] += labels[i] / 1.5;
+      // The derivative of 1 - sigmoid by losses, of which log p is the negative.
+      weights[rows[i]] = weight * side * beta * sigmoid * (1 - sigmoid) / 1.5;
+    }
+    weights[1] = weights[0];
+    weights[6] = weights[5];  // an ignored target, whose loss has no gradient
+    const std::vector<double> expected(sums, sums + PreferenceStatistics::kCount);
+    ExpectClose(Download(args.statistics), expected, 1e-6, 1e-6, "statistics");
+    ExpectClose(Download(args.row_weights), weights, 1e-6, 1e-6, "row_weights");
+  }
+}
+
 TEST_P(PreferenceSuite, RefusesWhatDoesNotFit) {
   PreferenceLossArgs good = PairOfTokens({1.0f, 1.0f});
   good.reference = Upload({2}, {1.0f, 1.0f});
@@ -221,6 +274,18 @@ TEST_P(PreferenceSuite, RefusesWhatDoesNotFit) {
   args = good;
   args.options.kind = PreferenceKind::kOrpo;
   ExpectInvalid(kernels::PreferenceLoss(kernels(), args), {"PreferenceLoss", "reference"});
+  args = good;
+  args.options.kind = PreferenceKind::kKto;
+  ExpectInvalid(kernels::PreferenceLoss(kernels(), args), {"PreferenceLoss", "labels"});
+  args = good;
+  args.labels = UploadTokens({1}, {1});
+  ExpectInvalid(kernels::PreferenceLoss(kernels(), args), {"PreferenceLoss", "labels"});
+  args = good;
+  args.kl = Upload({1}, {1.0f});
+  ExpectInvalid(kernels::PreferenceLoss(kernels(), args), {"PreferenceLoss", "kl"});
+  args = good;
+  args.options.undesirable_weight = -1;
+  ExpectInvalid(kernels::PreferenceLoss(kernels(), args), {"PreferenceLoss", "weight"});
   args = good;
   args.options.beta = 0;
   ExpectInvalid(kernels::PreferenceLoss(kernels(), args), {"PreferenceLoss", "beta"});

@@ -25,9 +25,14 @@ Flags OfPairs(const fs::path& out, const Flags& more) {
       more);
 }
 
+constexpr char kJudgements[] = "--data=tests/testdata/preferences/judgements.jsonl";
+
 // Both kinds of reference, and none.
-const std::vector<Flags> kObjectives = {
-    {"--objective=dpo"}, {"--objective=dpo", "--lora_rank=2"}, {"--objective=orpo"}};
+const std::vector<Flags> kObjectives = {{"--objective=dpo"},
+                                        {"--objective=dpo", "--lora_rank=2"},
+                                        {"--objective=orpo"},
+                                        {"--objective=kto", kJudgements},
+                                        {"--objective=kto", kJudgements, "--lora_rank=2"}};
 
 TEST(TrainPreferencesTest, ResumesAtOtherRanksWithTheSameBits) {
   for (const Flags& objective : {kObjectives[0], kObjectives[1]}) {
@@ -87,6 +92,32 @@ TEST(TrainPreferencesTest, BothReferencesAreTheInitialModel) {
   EXPECT_EQ(Metrics(out)[0]["loss"].get<float>(), 0.6931472f);
 }
 
+// Accumulated over four micro-batches on one rank, and one micro-batch on each of four.
+TEST(TrainPreferencesTest, JudgementsHaveTheSameBitsAtOtherRanks) {
+  const Flags kto = {"--objective=kto", kJudgements, "--lora_rank=2", "--lr=1e-2",
+                     "--undesirable_weight=0.5"};
+  const fs::path whole = Scratch() / "kto";
+  const Outcome run = RunTrainer(OfPairs(whole, With(kto, {"--world_size=1"})));
+  ASSERT_EQ(run.exit_code, 0) << run.output;
+  EXPECT_TRUE(absl::StrContains(run.output, "12 judged answers, 6 of them desirable"))
+      << run.output;
+  const std::vector<nlohmann::json> metrics = Metrics(whole);
+  EXPECT_EQ(metrics[0]["kl"].get<double>(), 0);
+  for (const nlohmann::json& step : metrics) {
+    if (!step.contains("step")) continue;  // the summary
+    EXPECT_GE(step["kl"].get<double>(), 0);
+    EXPECT_EQ(step.contains("eval_reward_margin"), step["step"].get<int>() % 2 == 0);
+  }
+  for (const Flags& layout : {Flags{"--world_size=4", "--strategy=full_shard"},
+                              Flags{"--world_size=2", "--reference=cached"}}) {
+    const fs::path out = Scratch() / absl::StrCat("kto_", layout[0].substr(13));
+    const Outcome other = RunTrainer(OfPairs(out, With(kto, layout)));
+    ASSERT_EQ(other.exit_code, 0) << other.output;
+    EXPECT_EQ(StepFacts(out), StepFacts(whole));
+    EXPECT_TRUE(Read(out / "final/model.safetensors") == Read(whole / "final/model.safetensors"));
+  }
+}
+
 TEST(TrainPreferencesTest, PlansMemoryOfItsSteps) {
   for (const Flags& objective : kObjectives) {
     const Outcome plan = RunTrainer(
@@ -109,7 +140,13 @@ TEST(TrainPreferencesTest, RefusesWhatDoesNotFit) {
       {{"--objective=dpo", "--reference=adapter_off", "--lora_rank=2",
         "--lora_modules_to_save=lm_head"},
        "use cached"},
-      {{"--objective=orpo", "--reference=cached"}, "only dpo and ipo"},
+      {{"--objective=orpo", "--reference=cached"}, "only dpo, ipo and kto"},
+      {{"--objective=kto", kJudgements, "--reference=adapter_off"}, "give --lora_rank"},
+      {{"--objective=dpo", "--desirable_weight=2"}, "only kto"},
+      {{"--objective=dpo", "--undesirable_weight=2"}, "only kto"},
+      {{"--objective=kto", kJudgements, "--desirable_weight=0", "--undesirable_weight=0"},
+       "nothing is learned"},
+      {{"--objective=kto", "--data=" + text.string()}, "learns from judged answers"},
       {{"--objective=orpo", "--preference_label_smoothing=0.1"}, "only dpo and simpo"},
       {{"--objective=dpo", "--simpo_gamma=2"}, "only simpo"},
       {{"--preference_beta=0.3"}, "leave it out"},

@@ -54,7 +54,7 @@ struct Record {
   bool HasBitsOf(const Record& other) const {
     const auto same = [](const PreferenceStatistics& a, const PreferenceStatistics& b) {
       return a.loss == b.loss && a.reward_chosen == b.reward_chosen &&
-             a.reward_rejected == b.reward_rejected && a.accuracy == b.accuracy;
+             a.reward_rejected == b.reward_rejected && a.accuracy == b.accuracy && a.kl == b.kl;
     };
     return losses == other.losses && norms == other.norms && weights == other.weights &&
            std::equal(statistics.begin(), statistics.end(), other.statistics.begin(),
@@ -66,15 +66,19 @@ class PreferenceTest : public ::testing::TestWithParam<const char*> {
  protected:
   bool HasAdapters() const { return absl::EndsWith(GetParam(), "_lora"); }
   std::string Folder() const { return absl::StrCat(kFolder, "/", GetParam()); }
+  bool Judges() const { return absl::StartsWith(GetParam(), "kto"); }
   PreferenceOptions Objective(const nlohmann::json& expected) const {
     PreferenceOptions options;
     const std::string name = GetParam();
     options.kind = absl::StartsWith(name, "dpo")   ? PreferenceKind::kDpo
                    : absl::StartsWith(name, "ipo") ? PreferenceKind::kIpo
                    : name == "simpo"               ? PreferenceKind::kSimpo
+                   : Judges()                      ? PreferenceKind::kKto
                                                    : PreferenceKind::kOrpo;
     options.beta = expected["beta"].get<float>();
     options.gamma = expected["gamma"].get<float>();
+    options.desirable_weight = expected.value("desirable_weight", 1.0f);
+    options.undesirable_weight = expected.value("undesirable_weight", 1.0f);
     return options;
   }
 
@@ -92,8 +96,10 @@ class PreferenceTest : public ::testing::TestWithParam<const char*> {
     data_options.vocab_size = 257;
     data_options.seq_len = kLength;
     data_options.pairs = true;
+    data_options.judgements = Judges();
+    const char* const file = Judges() ? "/judgements.jsonl" : "/pairs.jsonl";
     ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<const Mixture> data,
-                            OpenMixture(absl::StrCat(kFolder, "/pairs.jsonl"), data_options));
+                            OpenMixture(absl::StrCat(kFolder, file), data_options));
     Record record;
     Collector weights;
     const auto body = [&](Communicator& world) -> absl::Status {
@@ -121,6 +127,7 @@ class PreferenceTest : public ::testing::TestWithParam<const char*> {
       rows.shuffle = false;
       rows.documents = true;
       rows.pairs = true;
+      rows.judgements = Judges();
       if (!HasAdapters() && UsesReference(trainer_options.preference->kind)) {
         ZEROTH_ASSIGN_OR_RETURN(
             rows.reference, ComputeReferenceLosses(*trainer, *data, rows, [] { return false; }));
@@ -163,7 +170,12 @@ class PreferenceTest : public ::testing::TestWithParam<const char*> {
       // Differences of log-probabilities of about 60.
       EXPECT_NEAR(statistics.reward_chosen, value("rewards/chosen", step), 1e-4);
       EXPECT_NEAR(statistics.reward_rejected, value("rewards/rejected", step), 1e-4);
-      EXPECT_EQ(statistics.accuracy, value("rewards/accuracies", step));
+      ASSERT_EQ(statistics.kl.has_value(), Judges());
+      if (Judges()) {
+        EXPECT_NEAR(*statistics.kl, value("kl", step), 1e-4);
+      } else {
+        EXPECT_EQ(statistics.accuracy, value("rewards/accuracies", step));
+      }
     }
   }
 };
@@ -204,7 +216,8 @@ TEST_P(PreferenceTest, BitsDoNotDependOnTheLayout) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Objectives, PreferenceTest,
-                         ::testing::Values("dpo", "dpo_lora", "ipo_lora", "simpo", "orpo"));
+                         ::testing::Values("dpo", "dpo_lora", "ipo_lora", "simpo", "orpo", "kto",
+                                           "kto_lora"));
 
 }  // namespace
 }  // namespace zeroth::testing

@@ -35,6 +35,7 @@ RESULTS = {
         "ipo": "--objective=ipo --reference=cached",
         "simpo": "--objective=simpo",
         "orpo": "--objective=orpo",
+        "kto": "--objective=kto",
     },
     "adapter": {
         "none": "",
@@ -84,7 +85,7 @@ PLACES = {
 AXES = {**RESULTS, **PLACES}
 MEANINGS = {
     "objective": "next_token on prompts and completions; the others on preference pairs, ipo with "
-                 "`--reference=cached`, dpo with the reference that auto chooses",
+                 "`--reference=cached`, dpo and kto with the reference that auto chooses",
     "adapter": "of rank 4; dropout of 0.2",
     "base": "`--param_dtype` and `--reduce_dtype`, or `--base_dtype` under fp32",
     "optimizer": "bf16 and 8-bit: the type of the moments",
@@ -96,7 +97,7 @@ MEANINGS = {
     "resume": "onto: the cell goes on from the reference's checkpoint after two steps; from: the "
               "reference goes on from the cell's",
 }
-PAIRS = ("dpo", "ipo", "simpo", "orpo")
+PAIRS = ("dpo", "ipo", "simpo", "orpo", "kto")
 ADAPTERS = ("lora", "rslora with dropout", "dora")
 # What is refused, by the values that meet, a part of the message, and why it is. At most ten.
 REFUSALS = [

@@ -90,6 +90,14 @@ def pairs(path):
     write(path, "".join(json.dumps(line) + "\n" for line in lines * 25))
 
 
+def judgements(path):
+    """The answers of such pairs, judged one by one."""
+    lines = [{"prompt": [{"role": "user", "content": "one and %s" % word}],
+              "completion": [{"role": "assistant", "content": answer}], "label": answer == "yes"}
+             for word in "one two three four".split() for answer in ("yes", "no")]
+    write(path, "".join(json.dumps(line) + "\n" for line in lines * 12))
+
+
 def tokens(path):
     """A token file of llm.c."""
     ids = [i * i % 251 for i in range(40000)]
@@ -209,6 +217,7 @@ def page(path, programs, recipes, work):
         shutil.copy(os.path.join(folder, "chats.jsonl"), os.path.join(folder, name))
     tokens(os.path.join(folder, "corpus.bin"))
     pairs(os.path.join(folder, "pairs.jsonl"))
+    judgements(os.path.join(folder, "judgements.jsonl"))
     llama = tiny_model(programs["train"], programs["testdata"], "llama_tiny", os.path.join(folder, "path/to/llama"),
                        **LARGER)
     run([programs["convert"], "--in=" + llama, "--out=" + os.path.join(folder, "llama-Q4_K_M.gguf"), "--dtype=q8_0"])

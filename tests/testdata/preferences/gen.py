@@ -1,5 +1,5 @@
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
-"""Writes the runs of README.md: `gen.py TESTDATA`, with TRL, PEFT, transformers and torch.
+"""Writes the runs of README.md: `gen.py TESTDATA [RUN...]`, with TRL, PEFT, transformers and torch.
 
 TRL trains llama_tiny in float64 on pairs.jsonl for three steps of four pairs. Its tokens are bytes,
 as those of Zeroth's byte tokenizer.
@@ -10,6 +10,7 @@ import os
 import random
 import sys
 import tempfile
+from unittest import mock
 
 import datasets
 import peft
@@ -35,6 +36,25 @@ class AnswersOnlyORPO(ORPOTrainer):
         return tuple(outputs)
 
 
+class MismatchedInFileKTO(trl.KTOTrainer):
+    """KTO whose mismatched answer is that of the record before in the file, of the last for the first.
+
+    TRL's is that of the record before in the batch of one device.
+    """
+
+    def _prepare_dataset(self, *args, **kwargs):
+        plain = datasets.Dataset.map
+
+        def whole(dataset, function, *others, **options):
+            if getattr(function, "__name__", "") == "add_kl_completion_ids":
+                options["batch_size"] = len(dataset)
+            return plain(dataset, function, *others, **options)
+
+        with mock.patch.object(datasets.Dataset, "map", whole):
+            return super()._prepare_dataset(*args, **kwargs)
+
+
+KTO = {"loss_type": "kto", "beta": 0.4, "desirable_weight": 1.0, "undesirable_weight": 0.75}
 # Folder: the trainer, its configuration's class and values, the learning rate, the rank.
 RUNS = {
     "dpo": (trl.DPOTrainer, trl.DPOConfig, {"loss_type": "sigmoid", "beta": 0.5}, 1e-3, 0),
@@ -48,6 +68,8 @@ RUNS = {
         0,
     ),
     "orpo": (AnswersOnlyORPO, ORPOConfig, {"beta": 0.3}, 1e-3, 0),
+    "kto": (MismatchedInFileKTO, trl.KTOConfig, KTO, 1e-3, 0),
+    "kto_lora": (MismatchedInFileKTO, trl.KTOConfig, {**KTO, "beta": 0.1}, 1e-2, 3),
 }
 
 
@@ -81,6 +103,28 @@ def write_pairs(path):
         file.writelines(json.dumps(pair) + "\n" for pair in pairs)
 
 
+def write_judgements(path):
+    """Judgements that with their mismatched answers fill more than half of a row of 64 tokens."""
+    random.seed(11)
+    words = "red blue green small large round quick slow warm cold".split()
+    judgements = []
+    while len(judgements) < STEPS * PAIRS:
+        judgements.append(
+            {
+                "prompt": f"A {words[len(judgements) % len(words)]} ",
+                "completion": " ".join(random.sample(words, random.randint(2, 3))),
+                "label": "ttftfftfftft"[len(judgements)] == "t",  # both in each step
+            }
+        )
+        row = judgements[-1]
+        before = judgements[-2] if len(judgements) > 1 else row
+        tokens = 2 * len(row["prompt"]) + len(row["completion"]) + len(before["completion"]) + 2
+        if not 34 <= tokens <= 64:
+            judgements.pop()
+    with open(path, "w", encoding="utf-8") as file:
+        file.writelines(json.dumps(judgement) + "\n" for judgement in judgements)
+
+
 def run(folder, base, trainer_class, config_class, values, lr, rank):
     torch.manual_seed(3)
     model = transformers.AutoModelForCausalLM.from_pretrained(
@@ -100,6 +144,8 @@ def run(folder, base, trainer_class, config_class, values, lr, rank):
         def _get_train_sampler(self, *_, **__):
             return torch.utils.data.SequentialSampler(self.train_dataset)
 
+    judges = trainer_class is MismatchedInFileKTO
+    data = "preferences/judgements.jsonl" if judges else "preferences/pairs.jsonl"
     with tempfile.TemporaryDirectory() as out:
         trainer = InOrder(
             model=model,
@@ -123,14 +169,18 @@ def run(folder, base, trainer_class, config_class, values, lr, rank):
                 save_strategy="no",
                 **values,
             ),
-            train_dataset=datasets.load_dataset("json", data_files="preferences/pairs.jsonl")["train"],
+            train_dataset=datasets.load_dataset("json", data_files=data)["train"],
             processing_class=byte_tokenizer(),
         )
         for parameter in trainer.model.parameters():
             parameter.data = parameter.data.double()
         trainer.train()
     expected = {"lr": lr, "beta": values["beta"], "gamma": values.get("simpo_gamma", 0)}
-    for key in ("loss", "grad_norm", "rewards/chosen", "rewards/rejected", "rewards/accuracies"):
+    for weight in ("desirable_weight", "undesirable_weight"):
+        if judges:
+            expected[weight] = values[weight]
+    keys = ("loss", "grad_norm", "rewards/chosen", "rewards/rejected")
+    for key in (*keys, "kl" if judges else "rewards/accuracies"):
         expected[key] = [line[key] for line in trainer.state.log_history if key in line]
         assert len(expected[key]) == STEPS, (key, trainer.state.log_history)
     with open(os.path.join(folder, "expected.json"), "w", encoding="utf-8") as file:
@@ -143,7 +193,10 @@ def main():
     torch.set_num_threads(1)
     torch.set_default_dtype(torch.float64)
     write_pairs("preferences/pairs.jsonl")
+    write_judgements("preferences/judgements.jsonl")
     for folder, (trainer, config, values, lr, rank) in RUNS.items():
+        if sys.argv[2:] and folder not in sys.argv[2:]:
+            continue
         run(os.path.join("preferences", folder), "llama_tiny", trainer, config, values, lr, rank)
 
 

@@ -1,0 +1,34 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Answers that somebody judged, one by one, and the mismatched answers that the KL is estimated on.
+
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+#include "zeroth/data/chat/examples.h"
+#include "zeroth/data/records.h"
+
+namespace zeroth {
+
+struct Judgement {
+  Example example;
+  std::string where;  // file, and line or number
+};
+
+// Adds what a record says: a judged completion, or of a pair the chosen answer, which is desirable.
+// The rejected answer, which is not, goes to `rejected`.
+void AddJudgements(Example example, RecordKind kind, const std::string& where,
+                   std::vector<Judgement>& judgements, std::vector<Judgement>& rejected);
+
+// Returns number `index` as a pair whose rejected answer is the answer to another prompt: that of
+// the nearest judgement before it whose prompt differs, where the last one is before the first.
+// Text and messages do not mix. InvalidArgument names the judgement if all prompts are the same.
+absl::StatusOr<Example> WithMismatchedAnswer(const std::vector<Judgement>& judgements,
+                                             size_t index);
+
+}  // namespace zeroth
