@@ -62,7 +62,12 @@ TEST(TokenizersInteropTest, NightlyMuchRandomText) { CompareOn("2", "50000"); }
 void ConvertVocabulary(const std::string& folder, const TemporaryDirectory& dir) {
   auto vocabulary = ReadHfVocabulary(folder);
   ASSERT_TRUE(vocabulary.ok()) << vocabulary.status();
-  if (!(*vocabulary)->eos) (*vocabulary)->eos = 0;
+  // The folders have no tokenizer_config.json.
+  for (size_t id = 0; id < (*vocabulary)->types.size() && !(*vocabulary)->eos; ++id) {
+    if ((*vocabulary)->types[id] == GgufTokenType::kControl) {
+      (*vocabulary)->eos = static_cast<int64_t>(id);
+    }
+  }
   const auto size = static_cast<int64_t>((*vocabulary)->tokens.size());
   GgufMetadata metadata;
   metadata.SetString("general.architecture", "llama");
