@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <memory>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -16,6 +17,7 @@
 
 #include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/file/json.h"
+#include "zeroth/core/base/file/temporary_path.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/formats/hugging_face.h"
 
@@ -60,6 +62,27 @@ absl::StatusOr<HfDirectory> HfDirectory::Open(const std::string& path) {
   ZEROTH_ASSIGN_OR_RETURN(HfConfig config, HfConfig::Load(config_path));
   ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<const WeightsSource> weights, HfWeights::Open(path));
   return HfDirectory(path, std::move(config), std::move(weights));
+}
+
+absl::Status HfDirectory::SetTokenizerFiles(const std::map<std::string, std::string>& files) {
+  std::error_code error;
+  const fs::path parent = fs::temp_directory_path(error);
+  if (error) return absl::InternalError(absl::StrCat("TMPDIR: ", error.message()));
+  const std::string of = (parent / "zeroth-tokenizer").string();
+  RemoveDeadTemporaries(of);
+  ZEROTH_ASSIGN_OR_RETURN(TemporaryPath created, CreateTemporaryDirectory(of));
+  // The lock tells others that the directory is in use.
+  const auto directory = std::shared_ptr<const TemporaryPath>(
+      new TemporaryPath(std::move(created)), [](const TemporaryPath* temporary) {
+        RemoveAll(temporary->path).IgnoreError();
+        delete temporary;
+      });
+  for (const auto& [name, content] : files) {
+    ZEROTH_RETURN_IF_ERROR(ReplaceFile((fs::path(directory->path) / name).string(), content));
+  }
+  tokenizer_path_ = directory->path;
+  tokenizer_files_ = directory;
+  return absl::OkStatus();
 }
 
 absl::Status HfDirectory::TakeTokenizer(const std::string& directory) {

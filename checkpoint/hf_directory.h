@@ -35,6 +35,9 @@ class HfDirectory {
         config_(std::move(config)),
         weights_(std::move(weights)) {}
 
+  // Uses these tokenizer files, contents by name. They are written to a temporary directory, which
+  // lasts as long as this object and its copies. Errors of the file system.
+  absl::Status SetTokenizerFiles(const std::map<std::string, std::string>& files);
   // Uses the tokenizer and the chat template of another directory, such as an adapter's, if it has
   // a tokenizer. InvalidArgument if it has only a part of a tokenizer's files, such as a template.
   absl::Status TakeTokenizer(const std::string& directory);
@@ -42,6 +45,9 @@ class HfDirectory {
   const std::string& path() const { return path_; }
   // The directory of the tokenizer files.
   const std::string& tokenizer_path() const { return tokenizer_path_; }
+  // Why the model has no tokenizer files although it comes with a vocabulary; empty otherwise.
+  const std::string& tokenizer_problem() const { return tokenizer_problem_; }
+  void set_tokenizer_problem(std::string problem) { tokenizer_problem_ = std::move(problem); }
   const HfConfig& config() const { return config_; }
   const WeightsSource& weights() const { return *weights_; }
   const std::shared_ptr<const WeightsSource>& shared_weights() const { return weights_; }
@@ -55,6 +61,8 @@ class HfDirectory {
  private:
   std::string path_;
   std::string tokenizer_path_;
+  std::shared_ptr<const void> tokenizer_files_;  // removes them in the end
+  std::string tokenizer_problem_;
   HfConfig config_;
   std::shared_ptr<const WeightsSource> weights_;
 };

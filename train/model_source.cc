@@ -257,6 +257,9 @@ absl::StatusOr<ModelSource> ModelSource::Open(const TrainOptions& options) {
   }
   ZEROTH_ASSIGN_OR_RETURN(HfDirectory directory, OpenInitFrom(options.init_from));
   const auto* const gguf = dynamic_cast<const GgufWeights*>(&directory.weights());
+  if (gguf != nullptr && options.tokenizer == "auto") {
+    ZEROTH_RETURN_IF_ERROR(SetGgufTokenizer(gguf->metadata(), &directory));
+  }
   if (has_blocks) {
     source.model_options_.lora.base_formats = gguf->blocks();
     if (gguf->blocks().empty()) {

@@ -46,9 +46,15 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> ModelSource::OpenTokenizer(const Trai
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> model, Build());
   // Exports of models that were trained with --tokenizer=byte have no tokenizer files.
   if (model->vocab_size() == ByteTokenizer::kVocabSize) return std::make_unique<ByteTokenizer>();
+  std::string reason;
+  if (directory_.has_value()) {
+    reason = directory_->tokenizer_problem().empty()
+                 ? ", which has no tokenizer files"
+                 : absl::StrCat(" (", directory_->tokenizer_problem(), ")");
+  }
   return InvalidArgument(
-      "no tokenizer for ", name_, directory_.has_value() ? ", which has no tokenizer files" : "",
-      ": text cannot become ids of its vocabulary of ", model->vocab_size(),
+      "no tokenizer for ", name_, reason, ": text cannot become ids of its vocabulary of ",
+      model->vocab_size(),
       ". Give --tokenizer=PATH, a directory with a tokenizer.json, a tokenizer.model, or a "
       "vocab.json and a merges.txt, or --data as token files (.npy, .bin) that the model's own "
       "tokenizer has made. To train on bytes all the same, say so: --tokenizer=byte");

@@ -133,14 +133,22 @@ struct GgufDivision {
 };
 absl::StatusOr<GgufDivision> GgufDivisionOf(const GgufMetadata& metadata);
 
-// Converts vocabularies of byte-pair encoders over GPT-2's byte alphabet between Hugging Face's
-// files and the tokenizer.ggml.* keys of GGUF.
+// Converts vocabularies between Hugging Face's files and the tokenizer.ggml.* keys of GGUF: those
+// of byte-pair encoders over GPT-2's byte alphabet, and of SentencePiece's byte-pair encoders.
 
-// llama.cpp's numbers for kinds of token.
-enum class GgufTokenType : int32_t { kNormal = 1, kControl = 3, kUserDefined = 4, kUnused = 5 };
+// llama.cpp's numbers for kinds of token, which are SentencePiece's.
+enum class GgufTokenType : int32_t {
+  kNormal = 1,
+  kUnknown = 2,
+  kControl = 3,
+  kUserDefined = 4,
+  kUnused = 5,
+  kByte = 6,
+};
 
 struct GgufVocabulary {
-  // By id, spelled in the byte alphabet; control tokens are spelled as they are.
+  // By id, spelled in the byte alphabet, or as SentencePiece spells pieces; control tokens, and
+  // those that the user defined, are spelled as in text.
   std::vector<std::string> tokens;
   std::vector<GgufTokenType> types;
   // "left right", in the order of application.
@@ -148,22 +156,32 @@ struct GgufVocabulary {
   // llama.cpp's name of the rule that splits text into words: "gpt-2", "llama-bpe" (Llama 3's),
   // "dbrx" (the same words, always built by merges) or "qwen2".
   std::string pre = "gpt-2";
+  // SentencePiece's, by id, in place of `merges` and `pre`: the two neighbours whose text together
+  // has the highest score are merged first.
+  std::vector<float> scores;
+  // SentencePiece puts a space before a text.
+  bool add_space_prefix = true;
   std::optional<int64_t> bos;
   std::optional<int64_t> eos;
+  std::optional<int64_t> unknown;
+  std::optional<int64_t> padding;
   // Tokens before and after each text. GGUF can express only `bos` and `eos`, or none.
   std::vector<int64_t> prefix;
   std::vector<int64_t> suffix;
   // The template of conversations, in Jinja; empty if there is none.
   std::string chat_template;
+
+  bool is_sentencepiece() const { return !scores.empty(); }
 };
 
 // The trainer's byte tokenizer: a token for every byte, and "<|endoftext|>", which is 256.
 GgufVocabulary ByteVocabulary();
 
 // Reads the tokenizer of a Hugging Face directory; empty if it has none. `bos` and `eos` are those
-// of tokenizer_config.json. InvalidArgument, naming the file, for ids that repeat or leave gaps and
-// for malformed merges. Unimplemented for other encoders (SentencePiece, WordPiece), other
-// splitting rules, and normalizers other than NFC.
+// of tokenizer_config.json, or of a tokenizer.model. InvalidArgument, naming the file, for ids that
+// repeat or leave gaps and for malformed merges. Unimplemented for other encoders (unigram models,
+// WordPiece), for splitting rules and normalizers that llama.cpp does not have, and for merges that
+// no scores of SentencePiece express.
 absl::StatusOr<std::optional<GgufVocabulary>> ReadHfVocabulary(const std::string& directory);
 
 // Sets tokenizer.ggml.* and tokenizer.chat_template, with as many tokens as the embedding has rows
@@ -180,9 +198,10 @@ void SetNoVocabulary(GgufMetadata* metadata);
 // InvalidArgument for lists of different lengths and ids outside the vocabulary.
 absl::StatusOr<std::optional<GgufVocabulary>> VocabularyOf(const GgufMetadata& metadata);
 
-// Returns vocab.json, merges.txt and tokenizer_config.json: contents by name. Unimplemented if
-// `pre` is not "gpt-2", or if there is a suffix: these files cannot express another rule, and a
-// reader would silently split words in the wrong places.
+// Returns tokenizer.json, or SentencePiece's tokenizer.model, and tokenizer_config.json: contents
+// by name. Unimplemented for a `pre` of another name, since a reader would silently split words in
+// the wrong places, and for what a tokenizer.model cannot express: a suffix, or a `bos` that is no
+// prefix. InvalidArgument for tokens that are spelled alike.
 absl::StatusOr<std::map<std::string, std::string>> HfTokenizerFiles(
     const GgufVocabulary& vocabulary);
 

@@ -117,8 +117,8 @@ absl::Status AddVocabulary(const HfDirectory& model, GgufVocabularySource source
     if (!vocabulary) {
       return InvalidArgument(
           model.tokenizer_path(),
-          ": has no tokenizer.json, and no vocab.json with merges.txt; choose the "
-          "byte vocabulary or none");
+          ": has no tokenizer.json, no tokenizer.model, and no vocab.json with merges.txt; choose "
+          "the byte vocabulary or none");
     }
     ZEROTH_ASSIGN_OR_RETURN(HfChatTemplate chat, ReadHfChatTemplate(model.tokenizer_path()));
     vocabulary->chat_template = std::move(chat.jinja);
@@ -222,10 +222,10 @@ absl::StatusOr<std::optional<RopeSpec>> ReadRopeFactors(const GgufFile& model) {
   return *rope;
 }
 
-// Returns the tokenizer's files by name. If no files can express the file's tokenizer, returns none
-// and adds a note.
-absl::StatusOr<std::map<std::string, std::string>> TokenizerFiles(const GgufMetadata& metadata,
-                                                                  GgufImportNotes* notes) {
+}  // namespace
+
+absl::StatusOr<std::map<std::string, std::string>> GgufTokenizerFiles(const GgufMetadata& metadata,
+                                                                      GgufImportNotes* notes) {
   std::map<std::string, std::string> none;
   const auto vocabulary = VocabularyOf(metadata);
   if (vocabulary.ok() && !vocabulary->has_value()) return none;
@@ -237,8 +237,6 @@ absl::StatusOr<std::map<std::string, std::string>> TokenizerFiles(const GgufMeta
   if (!files.ok() && vocabulary.ok()) return Annotate(files.status(), metadata.where());
   return files;
 }
-
-}  // namespace
 
 absl::Status CheckGgufVocabulary(const HfDirectory& model) {
   absl::StatusOr<GgufMetadata> metadata = GgufMetadataOf(model.config());
@@ -321,7 +319,7 @@ absl::StatusOr<GgufImportNotes> ConvertGgufToHf(const GgufFile& model, const std
                                                 const HfConvertOptions& options) {
   ZEROTH_ASSIGN_OR_RETURN(GgufImport import, PlanGgufImport(model));
   GgufImportNotes notes;
-  ZEROTH_ASSIGN_OR_RETURN(const auto files, TokenizerFiles(model.metadata(), &notes));
+  ZEROTH_ASSIGN_OR_RETURN(const auto files, GgufTokenizerFiles(model.metadata(), &notes));
   ZEROTH_RETURN_IF_ERROR(
       WriteHfDirectory(model, import.config, std::move(import.copies), files, directory, options));
   return notes;

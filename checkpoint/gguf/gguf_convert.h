@@ -5,6 +5,7 @@
 
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -69,6 +70,11 @@ absl::StatusOr<GgufImport> PlanGgufImport(const GgufFile& model);
 
 // Parts of the file that an import left out, in sentences for the user.
 using GgufImportNotes = std::vector<std::string>;
+
+// Returns the tokenizer's files by name; none if the file has no vocabulary. If no files can
+// express it, returns none and adds a note.
+absl::StatusOr<std::map<std::string, std::string>> GgufTokenizerFiles(const GgufMetadata& metadata,
+                                                                      GgufImportNotes* notes);
 
 // Writes `model`, which is not an adapter, as a Hugging Face directory at `directory`: config.json,
 // model.safetensors, and tokenizer files if they can express the file's tokenizer. A head that

@@ -58,9 +58,19 @@ std::string Seed(bool small) {
   metadata.Set("b", GgufArray{std::vector<GgufArray>{{std::vector<double>{1, 2}},
                                                      {std::vector<bool>{true}}}});
   metadata.Set("c", GgufArray{std::vector<uint64_t>{1, 2, 3}});
-  if (!small) {
-    ZEROTH_CHECK(SetVocabulary(ByteVocabulary(), 257, &metadata).ok());
+  GgufVocabulary vocabulary = ByteVocabulary();
+  if (small) {
+    vocabulary.tokens = {"<unk>", "<s>", "</s>", "a"};
+    vocabulary.types = {GgufTokenType::kUnknown, GgufTokenType::kControl, GgufTokenType::kControl,
+                        GgufTokenType::kNormal};
+    vocabulary.scores = {0, 0, 0, -1};
+    vocabulary.bos = 1;
+    vocabulary.eos = 2;
+    vocabulary.unknown = 0;
+    vocabulary.prefix = {1};
   }
+  const auto tokens = static_cast<int64_t>(vocabulary.tokens.size());
+  ZEROTH_CHECK(SetVocabulary(std::move(vocabulary), tokens, &metadata).ok());
   std::vector<std::pair<std::string, SafetensorsEntry>> tensors(3);
   int64_t offset = 0;
   for (size_t i = 0; i < tensors.size(); ++i) {

@@ -124,4 +124,11 @@ absl::StatusOr<HfDirectory> OpenGgufModel(const std::string& path) {
                          std::move(file), std::move(import.copies), std::move(tensors))));
 }
 
+absl::Status SetGgufTokenizer(const GgufMetadata& metadata, HfDirectory* model) {
+  GgufImportNotes problems;
+  ZEROTH_ASSIGN_OR_RETURN(const auto files, GgufTokenizerFiles(metadata, &problems));
+  if (!problems.empty()) model->set_tokenizer_problem(problems[0]);
+  return files.empty() ? absl::OkStatus() : model->SetTokenizerFiles(files);
+}
+
 }  // namespace zeroth

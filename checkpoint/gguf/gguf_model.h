@@ -34,6 +34,7 @@ class GgufWeights final : public WeightsSource {
   absl::Status ReadElements(absl::string_view name, int64_t begin,
                             absl::Span<float> out) const override;
 
+  const GgufMetadata& metadata() const { return file_->metadata(); }
   // The weights that are stored in blocks, and their formats (never kNone).
   const std::map<std::string, PackedFormat, std::less<>>& blocks() const { return blocks_; }
   // Reads bytes [begin, begin + out.size()) of such a weight: the blocks of its first row, then
@@ -51,9 +52,14 @@ class GgufWeights final : public WeightsSource {
 };
 
 // Opens a GGUF file of a model, unquantised or in the formats of kGgufFormats. The directory has no
-// tokenizer files; its weights() are GgufWeights. Unimplemented for other quantised types, for
-// families without a mapping, and for GPT-2, whose matrices are transposed in GGUF. Also the errors
-// of GgufFile and PlanGgufImport.
+// tokenizer files, but see SetGgufTokenizer; its weights() are GgufWeights. Unimplemented for other
+// quantised types, for families without a mapping, and for GPT-2, whose matrices are transposed in
+// GGUF. Also the errors of GgufFile and PlanGgufImport.
 absl::StatusOr<HfDirectory> OpenGgufModel(const std::string& path);
+
+// Gives `model` the tokenizer and the chat template of a GGUF file, if the file has a vocabulary.
+// One that tokenizer files cannot express becomes model->tokenizer_problem(). Errors of
+// VocabularyOf and of the file system.
+absl::Status SetGgufTokenizer(const GgufMetadata& metadata, HfDirectory* model);
 
 }  // namespace zeroth

@@ -15,57 +15,27 @@
 #include "zeroth/data/tokenizer/added_tokens.h"
 #include "zeroth/data/tokenizer/open_tokenizer.h"
 #include "zeroth/data/tokenizer/sentencepiece_library.h"
+#include "zeroth/formats/protobuf.h"
+#include "zeroth/formats/sentencepiece_model.h"
 
 namespace zeroth {
 namespace {
-
-// The spelling of a space in a piece.
-constexpr char kMetaspace[] = "\xE2\x96\x81";
 
 absl::Status FromLibrary(absl::string_view error, absl::string_view what) {
   if (error.empty()) return absl::OkStatus();
   return InvalidArgument(what, ": ", error);
 }
 
-// Removes a variable-length number of protocol buffers from the front; false if there is none.
-bool TakeVarint(absl::string_view* bytes, uint64_t* value) {
-  *value = 0;
-  for (int shift = 0; shift < 64 && !bytes->empty(); shift += 7) {
-    const auto byte = static_cast<uint8_t>(bytes->front());
-    bytes->remove_prefix(1);
-    *value |= uint64_t{byte & 0x7fu} << shift;
-    if (byte < 0x80) return true;
-  }
-  return false;
-}
-
 // True if every length-delimited field fits into its message. The library allocates a string before
 // it checks the length: tens of megabytes for a file of a few bytes.
 bool LengthsFit(absl::string_view message, bool has_messages) {
-  constexpr uint64_t kVarint = 0, kEightBytes = 1, kDelimited = 2, kFourBytes = 5;
   while (!message.empty()) {
-    uint64_t tag = 0;
-    uint64_t length = 0;
-    if (!TakeVarint(&message, &tag)) return false;
-    const uint64_t wire_type = tag & 7;
-    if (wire_type == kVarint) {
-      if (!TakeVarint(&message, &length)) return false;
-      continue;
-    }
-    if (wire_type == kDelimited) {
-      if (!TakeVarint(&message, &length)) return false;
-    } else if (wire_type == kEightBytes || wire_type == kFourBytes) {
-      length = wire_type == kEightBytes ? 8 : 4;
-    } else {
-      return false;
-    }
-    if (length > message.size()) return false;
-    const absl::string_view value = message.substr(0, length);
-    message.remove_prefix(length);
+    ProtobufField field;
+    if (!TakeProtobufField(&message, &field)) return false;
     // Fields 1 to 5 of a model are messages; the fourth, self-test data, has messages itself.
-    const uint64_t field = tag >> 3;
-    const bool is_message = has_messages && wire_type == kDelimited && field >= 1 && field <= 5;
-    if (is_message && !LengthsFit(value, field == 4)) return false;
+    const bool is_message = has_messages && field.wire_type == ProtobufField::kDelimited &&
+                            field.number >= 1 && field.number <= 5;
+    if (is_message && !LengthsFit(field.bytes, field.number == 4)) return false;
   }
   return true;
 }

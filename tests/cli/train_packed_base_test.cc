@@ -174,6 +174,91 @@ TEST(TrainPackedBaseTest, AGgufFileIsAModel) {
   EXPECT_EQ(full.exit_code, 0) << full.output << full.errors;
 }
 
+// Trains on text and on conversations by the file's vocabulary and template: the bits of training
+// with the directory that the file was made from.
+TEST(TrainPackedBaseTest, AGgufFileHasItsTokenizer) {
+  const fs::path config = Scratch() / "words.json";
+  Write(config, nlohmann::json{{"model_type", "llama"},
+                               {"vocab_size", 960},
+                               {"hidden_size", 64},
+                               {"intermediate_size", 64},
+                               {"num_hidden_layers", 1},
+                               {"num_attention_heads", 4},
+                               {"max_position_embeddings", 64},
+                               {"rms_norm_eps", 1e-5}}
+                    .dump());
+  const fs::path made = Scratch() / "words";
+  const Outcome first = RunTrainer(With(Common(made, 1), {"--model=" + config.string()}));
+  ASSERT_EQ(first.exit_code, 0) << first.output << first.errors;
+  const fs::path base = made / "final";
+  const fs::path text = Scratch() / "words.txt";
+  std::string words;
+  for (int i = 0; i < 200; ++i) words += "the " + std::to_string(i) + " words of a text\n";
+  Write(text, words);
+  const fs::path chats = Scratch() / "chats.jsonl";
+  std::string lines;
+  for (int i = 0; i < 40; ++i) {
+    lines += nlohmann::json{{"messages",
+                             {{{"role", "user"}, {"content", "say " + std::to_string(i)}},
+                              {{"role", "assistant"}, {"content", "the words"}}}}}
+                 .dump() +
+             "\n";
+  }
+  Write(chats, lines);
+  const std::string chat_template =
+      "{{ bos_token }}{% for m in messages %}{{ '[' + m['role'] + ']' }}{{ m['content'] + "
+      "eos_token "
+      "}}{% endfor %}";
+  for (const std::string kind : {"llama3", "sentencepiece"}) {
+    SCOPED_TRACE(kind);
+    const bool is_json = kind == "llama3";
+    for (const char* name : {"tokenizer.json", "tokenizer.model"}) fs::remove(base / name);
+    const std::string name = is_json ? "tokenizer.json" : "tokenizer.model";
+    fs::copy_file(fs::path("tests/testdata/tokenizers") / kind / name, base / name);
+    Write(base / "tokenizer_config.json",
+          nlohmann::json{{"bos_token", is_json ? "<|begin_of_text|>" : "<s>"},
+                         {"eos_token", is_json ? "<|end_of_text|>" : "</s>"},
+                         {"chat_template", chat_template}}
+              .dump());
+    const fs::path file = Scratch() / (kind + ".gguf");
+    const auto stored = zeroth::HfDirectory::Open(base.string());
+    ASSERT_TRUE(stored.ok()) << stored.status();
+    const absl::Status written = zeroth::ConvertHfToGguf(*stored, file.string());
+    ASSERT_TRUE(written.ok()) << written;
+    for (const fs::path& data : {text, chats}) {
+      SCOPED_TRACE(data);
+      std::vector<std::string> weights;
+      for (const fs::path& from : {base, file}) {
+        const fs::path out = Scratch() / "out" / kind / data.stem() / from.extension();
+        const Outcome run = RunTrainer(
+            With(Common(out, 2), {"--init_from=" + from.string(), "--data=" + data.string()}));
+        ASSERT_EQ(run.exit_code, 0) << run.output << run.errors;
+        weights.push_back(Read(out / "final/model.safetensors"));
+        EXPECT_TRUE(fs::exists(out / "final" / name));
+        EXPECT_TRUE(absl::StrContains(Read(out / "final/tokenizer_config.json"), "m['role']"));
+      }
+      EXPECT_TRUE(weights[0] == weights[1]);
+    }
+    // The flag wins.
+    const fs::path bytes = Scratch() / "bytes" / kind;
+    const Outcome run =
+        RunTrainer(With(Common(bytes, 1), {"--init_from=" + file.string(), "--tokenizer=byte",
+                                           "--data=" + text.string()}));
+    ASSERT_EQ(run.exit_code, 0) << run.output << run.errors;
+    EXPECT_TRUE(absl::StrContains(run.output, "tokenizer byte")) << run.output;
+  }
+  // A vocabulary that cannot be read is an error only where text needs it.
+  const auto stored = zeroth::HfDirectory::Open(base.string());
+  const fs::path file = Scratch() / "none.gguf";
+  zeroth::GgufExportOptions none;
+  none.vocabulary = zeroth::GgufVocabularySource::kNone;
+  ASSERT_TRUE(zeroth::ConvertHfToGguf(*stored, file.string(), none).ok());
+  const Outcome refused = RunTrainer(With(
+      Common(Scratch() / "none", 1), {"--init_from=" + file.string(), "--data=" + text.string()}));
+  EXPECT_NE(refused.exit_code, 0);
+  EXPECT_TRUE(absl::StrContains(refused.errors, "which has no tokenizer files")) << refused.errors;
+}
+
 TEST(TrainPackedBaseTest, ResumesAtOtherRanksWithTheSameBits) {
   const fs::path directory = MakeBase();
   for (const std::string dtype : {"nf4", "int8", "gguf"}) {

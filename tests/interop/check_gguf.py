@@ -288,4 +288,5 @@ def main():
         check_names(config, found)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -32,11 +32,11 @@ ABSL_FLAG(
     "Type of the tensors: fp32, fp16, bf16, or auto (each tensor keeps its type). Vectors and "
     "position embeddings of a GGUF file are always fp32. For a GGUF file also q8_0 or q4_k_m, "
     "which quantise its matrices as llama.cpp does.");
-ABSL_FLAG(
-    std::string, vocabulary, "auto",
-    "Vocabulary of a GGUF file: files (tokenizer.json, or vocab.json and merges.txt, of --in), "
-    "byte (the trainer's byte tokenizer), none (token ids only), or auto: the first of these "
-    "that fits the model.");
+ABSL_FLAG(std::string, vocabulary, "auto",
+          "Vocabulary of a GGUF file: files (tokenizer.json, or tokenizer.model, or vocab.json and "
+          "merges.txt, of --in), byte (the trainer's byte tokenizer), none (token ids only), or "
+          "auto: the first of these "
+          "that fits the model.");
 ABSL_FLAG(std::string, name, "", "Name of the model in a GGUF file. Empty: the last part of --in.");
 ABSL_FLAG(
     std::string, max_shard_size, "0",

@@ -20,7 +20,8 @@
 
 ABSL_FLAG(
     std::string, model, "",
-    "A Hugging Face directory, a checkpoint of the trainer (step-N), or an adapter of PEFT's. "
+    "A Hugging Face directory, a GGUF file, a checkpoint of the trainer (step-N), or an adapter of "
+    "PEFT's. "
     "Required.");
 ABSL_FLAG(
     std::string, base, "",
@@ -54,8 +55,9 @@ absl::StatusOr<LoadModelOptions> ParseModelFlags(absl::string_view usage, int ar
 absl::StatusOr<std::unique_ptr<LoadedModel>> LoadedModel::Open(const LoadModelOptions& options) {
   if (options.model.empty()) {
     return absl::InvalidArgumentError(
-        "--model is missing: name a Hugging Face directory, a checkpoint of the trainer (step-N) "
-        "or an adapter of PEFT's, as in --model=zeroth_out/latest/final");
+        "--model is missing: name a Hugging Face directory, a GGUF file, a checkpoint of the "
+        "trainer "
+        "(step-N) or an adapter of PEFT's, as in --model=zeroth_out/latest/final");
   }
   const absl::StatusOr<DType> dtype = ParseDType(options.precision);
   if (!dtype.ok() || !IsFloatingPoint(*dtype)) {

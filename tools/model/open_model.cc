@@ -67,6 +67,13 @@ absl::StatusOr<HfDirectory> OpenCheckpoint(const std::string& path) {
   return HfDirectory(path, checkpoint.model.config(), std::move(merged));
 }
 
+absl::StatusOr<HfDirectory> OpenGguf(const std::string& path) {
+  ZEROTH_ASSIGN_OR_RETURN(HfDirectory model, OpenGgufModel(path));
+  const auto& weights = dynamic_cast<const GgufWeights&>(model.weights());
+  ZEROTH_RETURN_IF_ERROR(SetGgufTokenizer(weights.metadata(), &model));
+  return model;
+}
+
 absl::StatusOr<HfDirectory> OpenAdapted(const std::string& path, std::string base_path) {
   ZEROTH_ASSIGN_OR_RETURN(const PeftDirectory adapter, PeftDirectory::Open(path));
   const bool is_named = !base_path.empty();
@@ -108,6 +115,9 @@ absl::StatusOr<HfDirectory> OpenAdapted(const std::string& path, std::string bas
                           MergedWeights::Create(base->shared_weights(), adapter.weights(), products,
                                                 adapter.adapter().scale(), std::move(replaced)));
   HfDirectory model(base->path(), base->config(), std::move(merged));
+  if (const auto* gguf = dynamic_cast<const GgufWeights*>(&base->weights())) {
+    ZEROTH_RETURN_IF_ERROR(SetGgufTokenizer(gguf->metadata(), &model));
+  }
   // The adapter may have been trained with another chat template, or more tokens, than the base.
   ZEROTH_RETURN_IF_ERROR(model.TakeTokenizer(path));
   return model;
@@ -121,6 +131,7 @@ absl::StatusOr<HfDirectory> OpenModel(const std::string& path, const std::string
     return InvalidArgument("--base=", base, " is for an adapter, and ", path,
                            " has no adapter_config.json");
   }
+  if (IsGgufPath(path)) return OpenGguf(path);
   return IsCheckpoint(path) ? OpenCheckpoint(path) : HfDirectory::Open(path);
 }
 

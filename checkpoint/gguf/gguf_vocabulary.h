@@ -1,0 +1,40 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The SentencePiece half of ReadHfVocabulary and HfTokenizerFiles.
+
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "nlohmann/json.hpp"
+
+#include "zeroth/checkpoint/gguf/gguf_config.h"
+#include "zeroth/formats/hf_tokenizer.h"
+#include "zeroth/formats/sentencepiece_model.h"
+
+namespace zeroth {
+
+// Puts the tokens into the order of their ids. InvalidArgument for ids that repeat or leave gaps.
+absl::Status SetTokens(const HfTokenizer& files, GgufVocabulary* result);
+
+// The vocabulary of a tokenizer.json with byte fallback, which transformers makes of a
+// SentencePiece model. Unimplemented for one that llama.cpp's "llama" would not follow.
+absl::StatusOr<GgufVocabulary> SentencePieceVocabulary(const HfTokenizer& files);
+// The same of a tokenizer.model, and of the tokens that `config`, the result of
+// ReadTokenizerConfig, adds to it.
+absl::StatusOr<GgufVocabulary> SentencePieceVocabulary(const SentencePieceModel& model,
+                                                       nlohmann::json config);
+
+// Returns tokenizer.model and tokenizer_config.json by name.
+absl::StatusOr<std::map<std::string, std::string>> SentencePieceFiles(
+    const GgufVocabulary& vocabulary);
+
+// Returns a tokenizer_config.json for transformers' `tokenizer_class`.
+nlohmann::json TokenizerConfigOf(const GgufVocabulary& vocabulary, const char* tokenizer_class);
+// The text of a JSON file.
+std::string DumpJson(const nlohmann::json& json, int indent);
+
+}  // namespace zeroth
