@@ -359,7 +359,7 @@ TEST(GgufSentencePieceTest, HoldsMetadataAgainstThemselves) {
   const auto scores = [](float value) { return GgufArray{std::vector<float>(266, value)}; };
   EXPECT_EQ(message("tokenizer.ggml.scores", scores(-1)), "");
   EXPECT_THAT(message("tokenizer.ggml.scores", scores(1.0f / 0.0f)), HasSubstr("the score inf"));
-  EXPECT_THAT(message("tokenizer.ggml.scores", uint32_t{1}), HasSubstr("is no array of f32"));
+  EXPECT_THAT(message("tokenizer.ggml.scores", uint32_t{1}), HasSubstr("is not an array of f32"));
   EXPECT_THAT(message("tokenizer.ggml.scores", GgufArray{std::vector<float>(3, 0.0f)}),
               HasSubstr("has 3 elements for 266 tokens"));
   EXPECT_THAT(message("tokenizer.ggml.token_type", GgufArray{std::vector<int32_t>(266, 7)}),

@@ -316,7 +316,7 @@ TEST(GgufTokenizerTest, HoldsMetadataAgainstThemselves) {
   EXPECT_THAT(message("tokenizer.ggml.model", std::string("t5")),
               HasSubstr("a tokenizer of type \"t5\", expected \"gpt2\""));
   EXPECT_THAT(message("tokenizer.ggml.model", std::string("llama")),
-              HasSubstr("key \"tokenizer.ggml.scores\" is no array of f32"));
+              HasSubstr("key \"tokenizer.ggml.scores\" is not an array of f32"));
   EXPECT_THAT(message("tokenizer.ggml.token_type", GgufArray{std::vector<int32_t>{1}}),
               HasSubstr("has 1 elements for 257 tokens"));
   EXPECT_THAT(message("tokenizer.ggml.tokens", uint32_t{3}), HasSubstr("expected array of string"));

@@ -164,7 +164,8 @@ LoraLinear::LoraLinear(std::string name, const LinearOptions& options, const Lor
 
 absl::StatusOr<Value> LoraLinear::Forward(Context& context, const Value& x, Activation activation) {
   if (activation == Activation::kSilu) {
-    return Unimplemented("layer '", name(), "' has LoRA adapters, which do not support the fused SiLU");
+    return Unimplemented("layer '", name(),
+                         "' has LoRA adapters, which do not support the fused SiLU");
   }
   if (context.adapters_are_off()) return Linear::Forward(context, x, activation);
   return Hooked(context, [&]() -> absl::StatusOr<Value> {

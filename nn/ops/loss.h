@@ -11,9 +11,9 @@ namespace zeroth {
 
 // Mean cross-entropy, [1], of hidden [batch, seq, dim] projected by weight [vocab, dim] against
 // targets int32 [batch, seq], which are ignored where they are -100. The sum over the others is
-// divided by their number, or by context.token_divisor() if that is defined. If `logit_cap` is above
-// 0, logits are capped (LinearCrossEntropyArgs::logit_cap). With context.objective(), the loss is
-// that of the objective.
+// divided by their number, or by context.token_divisor() if that is defined. If `logit_cap` is
+// above 0, logits are capped (LinearCrossEntropyArgs::logit_cap). With context.objective(), the
+// loss is that of the objective.
 //
 // This is the head of a model, where backward starts: the gradients of context.loss_scale() * loss
 // are computed together with the loss, in chunks, so that full logits never exist. So backward

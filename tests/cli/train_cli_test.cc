@@ -606,9 +606,10 @@ INSTANTIATE_TEST_SUITE_P(
                 {kText, kOut, "--model=gpt2_124m"},
                 {"no tokenizer for --model=gpt2_124m", "vocabulary of 50257", "--tokenizer=PATH",
                  "token files", "--tokenizer=byte"}},
-        Refusal{"text_for_tokenizer_json",
-                {kText, kOut, "--init_from=SCRATCH/json", "--seq_len=32"},
-                {"no tokenizer for --init_from=", "tokenizer.json: model: \"vocab\" is not an object"}},
+        Refusal{
+            "text_for_tokenizer_json",
+            {kText, kOut, "--init_from=SCRATCH/json", "--seq_len=32"},
+            {"no tokenizer for --init_from=", "tokenizer.json: model: \"vocab\" is not an object"}},
         Refusal{"text_for_a_tokenizer_of_another_model",
                 {kText, kOut, "--tokenizer=tests/testdata/tokenizers/qwen2"},
                 {"tokenizer.json tokenizer makes ids up to 902", "vocabulary has only 257"}},
