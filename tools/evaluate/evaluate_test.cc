@@ -15,8 +15,10 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
 
 #include "zeroth/core/base/file/temporary_directory.h"
 #include "zeroth/data/chat/conversations.h"
@@ -274,6 +276,21 @@ TEST(EvaluateProgramTest, PrintsBothAndFailsWithAMessage) {
   EXPECT_THAT(out,
               HasSubstr(" on average of 5120 tokens, in 320 windows of 32 at a stride of 16\n"));
   EXPECT_THAT(out, HasSubstr("of 1 questions\n"));
+  ASSERT_TRUE(run(absl::StrCat(model,
+                               "--json --data=tests/testdata/llama_tiny/tokens.npy --seq_len=32 "
+                               "--stride=16 --multiple_choice=",
+                               questions)))
+      << ReadTestFile(dir.File("err"));
+  const auto json = nlohmann::json::parse(ReadTestFile(dir.File("out")), nullptr, false);
+  ASSERT_TRUE(json.is_object()) << ReadTestFile(dir.File("out"));
+  EXPECT_THAT(out, HasSubstr(absl::StrFormat("perplexity %.6g: -log p is %.6f on average of %d ",
+                                             json["perplexity"].get<double>(),
+                                             json["mean_loss"].get<double>(),
+                                             json["tokens"].get<int64_t>())));
+  const nlohmann::json& choices = json["multiple_choice"];
+  EXPECT_THAT(out, HasSubstr(absl::StrFormat("acc %.4f ", choices["accuracy"].get<double>())));
+  EXPECT_EQ(choices["questions"], 1);
+  EXPECT_EQ(choices["accuracy_error"], 0);
   EXPECT_FALSE(run(model));
   EXPECT_THAT(ReadTestFile(dir.File("err")), HasSubstr("error: nothing to measure"));
   const std::string chat = dir.Write("chat.jsonl", "{\"messages\": []}\n");

@@ -13,6 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "nlohmann/json.hpp"
 
 #include "zeroth/core/base/command_line.h"
 #include "zeroth/core/base/status_macros.h"
@@ -41,6 +42,7 @@ ABSL_FLAG(std::string, pairs, "",
 ABSL_FLAG(std::string, chat_template, "auto",
           "How pairs of messages are written, as --chat_template of the trainer.");
 ABSL_FLAG(int64_t, limit, 0, "Use only this many questions, the first ones; 0: all.");
+ABSL_FLAG(bool, json, false, "Print the numbers as a JSON object, for programs.");
 
 namespace zeroth {
 namespace {
@@ -71,7 +73,9 @@ absl::Status RefuseConversations(const std::string& spec) {
                          "--eval_data and --steps=0");
 }
 
-absl::Status PrintPerplexity(LoadedModel& loaded, const Tokenizer* tokenizer) {
+// Each Print adds its numbers to `json`, and prints them as text unless --json is given.
+absl::Status PrintPerplexity(LoadedModel& loaded, const Tokenizer* tokenizer,
+                             nlohmann::json& json) {
   ZEROTH_RETURN_IF_ERROR(RefuseConversations(absl::GetFlag(FLAGS_data)));
   DataOptions options;
   options.tokenizer = tokenizer;
@@ -90,6 +94,13 @@ absl::Status PrintPerplexity(LoadedModel& loaded, const Tokenizer* tokenizer) {
   if (windows.stride == 0) windows.stride = std::max<int64_t>(1, windows.length / 2);
   const auto likelihood = LikelihoodOf(loaded);
   ZEROTH_ASSIGN_OR_RETURN(const Perplexity found, MeasurePerplexity(*data, windows, likelihood));
+  json["perplexity"] = std::exp(found.mean);
+  json["mean_loss"] = found.mean;
+  json["tokens"] = found.tokens;
+  json["windows"] = found.windows;
+  json["seq_len"] = windows.length;
+  json["stride"] = windows.stride;
+  if (absl::GetFlag(FLAGS_json)) return absl::OkStatus();
   absl::PrintF(
       "perplexity %.6g: -log p is %.6f on average of %d tokens, in %d windows of %d at a "
       "stride of %d\n",
@@ -98,7 +109,15 @@ absl::Status PrintPerplexity(LoadedModel& loaded, const Tokenizer* tokenizer) {
   return absl::OkStatus();
 }
 
-absl::Status PrintChoices(LoadedModel& loaded, const Tokenizer& tokenizer) {
+nlohmann::json ScoresJson(const ChoiceScores& scores, const char* what) {
+  return {{"accuracy", scores.accuracy},
+          {"accuracy_error", scores.StandardError(scores.accuracy)},
+          {"normalized_accuracy", scores.normalized_accuracy},
+          {"normalized_accuracy_error", scores.StandardError(scores.normalized_accuracy)},
+          {what, scores.questions}};
+}
+
+absl::Status PrintChoices(LoadedModel& loaded, const Tokenizer& tokenizer, nlohmann::json& json) {
   ZEROTH_ASSIGN_OR_RETURN(
       const std::vector<Question> questions,
       ReadQuestions(absl::GetFlag(FLAGS_multiple_choice), absl::GetFlag(FLAGS_limit)));
@@ -106,13 +125,15 @@ absl::Status PrintChoices(LoadedModel& loaded, const Tokenizer& tokenizer) {
   ZEROTH_ASSIGN_OR_RETURN(
       const ChoiceScores found,
       MeasureChoices(questions, tokenizer, loaded.model().max_seq_len(), likelihood));
+  json["multiple_choice"] = ScoresJson(found, "questions");
+  if (absl::GetFlag(FLAGS_json)) return absl::OkStatus();
   absl::PrintF("acc %.4f ± %.4f, acc_norm %.4f ± %.4f of %d questions\n", found.accuracy,
                found.StandardError(found.accuracy), found.normalized_accuracy,
                found.StandardError(found.normalized_accuracy), found.questions);
   return absl::OkStatus();
 }
 
-absl::Status PrintPairs(LoadedModel& loaded, const Tokenizer& tokenizer) {
+absl::Status PrintPairs(LoadedModel& loaded, const Tokenizer& tokenizer, nlohmann::json& json) {
   const std::string spec = absl::GetFlag(FLAGS_pairs);
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<DataFile> files, FindDataFiles(spec));
   const absl::StatusOr<ChatTemplate> chat =
@@ -129,6 +150,8 @@ absl::Status PrintPairs(LoadedModel& loaded, const Tokenizer& tokenizer) {
   for (const std::string& note : rows->notes()) absl::FPrintF(stderr, "%s\n", note);
   const auto likelihood = LikelihoodOf(loaded);
   ZEROTH_ASSIGN_OR_RETURN(const ChoiceScores found, MeasurePairs(*rows, likelihood));
+  json["pairs"] = ScoresJson(found, "pairs");
+  if (absl::GetFlag(FLAGS_json)) return absl::OkStatus();
   absl::PrintF(
       "chosen is likelier: %.4f ± %.4f by log p, %.4f ± %.4f by log p per token, of %d pairs\n",
       found.accuracy, found.StandardError(found.accuracy), found.normalized_accuracy,
@@ -161,11 +184,15 @@ absl::Status EvaluateAsTold(int argc, char** argv) {
   // Token files need no tokenizer.
   const bool may_lack = !has_questions && !has_pairs && load.tokenizer == "auto";
   if (!tokenizer.ok() && !may_lack) return tokenizer.status();
+  nlohmann::json json;
   if (has_data) {
-    ZEROTH_RETURN_IF_ERROR(PrintPerplexity(*loaded, tokenizer.ok() ? tokenizer->get() : nullptr));
+    ZEROTH_RETURN_IF_ERROR(
+        PrintPerplexity(*loaded, tokenizer.ok() ? tokenizer->get() : nullptr, json));
   }
-  if (has_questions) ZEROTH_RETURN_IF_ERROR(PrintChoices(*loaded, **tokenizer));
-  return has_pairs ? PrintPairs(*loaded, **tokenizer) : absl::OkStatus();
+  if (has_questions) ZEROTH_RETURN_IF_ERROR(PrintChoices(*loaded, **tokenizer, json));
+  if (has_pairs) ZEROTH_RETURN_IF_ERROR(PrintPairs(*loaded, **tokenizer, json));
+  if (absl::GetFlag(FLAGS_json)) absl::PrintF("%s\n", json.dump(2));
+  return absl::OkStatus();
 }
 
 }  // namespace

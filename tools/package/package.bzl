@@ -11,7 +11,7 @@ def _packages_impl(ctx):
         arguments = [arguments],
         # Finds patchelf, strip and readelf, as the compiler is found.
         command = 'exec python3 -B "$@"',
-        inputs = programs.values() + [ctx.file._script, ctx.file.dispatcher, ctx.file.license],
+        inputs = programs.values() + ctx.files._python + [ctx.file._script, ctx.file.dispatcher, ctx.file.license],
         mnemonic = "Package",
         outputs = [output],
         progress_message = "Packing the programs",
@@ -26,6 +26,7 @@ packages = rule(
         "license": attr.label(allow_single_file = True, mandatory = True),
         "programs": attr.label_keyed_string_dict(allow_files = True, mandatory = True),
         "version": attr.string(mandatory = True),
+        "_python": attr.label(default = "//tools/python:zeroth"),
         "_script": attr.label(allow_single_file = True, default = "//tools/package:package.py"),
     },
 )

@@ -4,8 +4,9 @@
 
     package.py OUTPUT VERSION DISPATCHER LICENSE NAME=PROGRAM...
 
-Both have one tree: bin/zeroth, and in lib/zeroth the programs that it runs and their libraries. The same programs
-give the same bytes: files are in the order of their names, without times, owners or names of this machine.
+Both have one tree: bin/zeroth, and in lib/zeroth the programs that it runs and their libraries. The wheel also has the
+Python package of ../python. The same programs give the same bytes: files are in the order of their names, without
+times, owners or names of this machine.
 """
 
 import base64
@@ -38,18 +39,8 @@ LIBSTDCXX = (((3, 4, 29), "11"), ((3, 4, 30), "12"), ((3, 4, 31), "13.1"), ((3, 
 DATE = (1980, 1, 1, 0, 0, 0)  # the earliest of a ZIP archive
 DEBIAN_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 SUMMARY = "Trains and fine-tunes language models, sharded over ranks"
-MODULE = '''"""The programs of Zeroth: python -m zeroth COMMAND is the same as zeroth COMMAND."""
-
-import os
-import sys
-
-__version__ = "%s"
-
-
-def main():
-    program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "zeroth")
-    os.execv(program, [program] + sys.argv[1:])
-'''
+# The Python package, which runs the programs beside it.
+PYTHON = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "python", "zeroth")
 
 
 def run(*command):
@@ -188,13 +179,13 @@ def write_wheel(output, version, tree, licenses, policy):
     tag = "py3-none-manylinux_%d_%d_%s" % (*policy, platform.machine())
     info = "zeroth-%s.dist-info/" % version
     entries = [("zeroth/" + name, read(path), os.stat(path).st_mode) for name, path in files_of(tree)]
+    entries += [("zeroth/" + name, read(path), 0o644) for name, path in files_of(PYTHON) if "__pycache__" not in name]
     text = {
-        "zeroth/__init__.py": MODULE % version,
-        "zeroth/__main__.py": "from zeroth import main\n\nmain()\n",
+        "zeroth/_version.py": "__version__ = \"%s\"\n" % version,
         info + "METADATA": "Metadata-Version: 2.1\nName: zeroth\nVersion: %s\nSummary: %s\nLicense: Apache-2.0\n"
                            "Requires-Python: >=3.8\n" % (version, SUMMARY),
         info + "WHEEL": "Wheel-Version: 1.0\nGenerator: zeroth\nRoot-Is-Purelib: false\nTag: %s\n" % tag,
-        info + "entry_points.txt": "[console_scripts]\nzeroth = zeroth:main\n",
+        info + "entry_points.txt": "[console_scripts]\nzeroth = zeroth._program:main\n",
         info + "LICENSE": licenses,
     }
     entries += [(name, content.encode(), 0o644) for name, content in text.items()]
