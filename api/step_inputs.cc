@@ -3,6 +3,7 @@
 #include "zeroth/api/step_inputs.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <numeric>
 #include <utility>
 
@@ -38,8 +39,10 @@ std::optional<int64_t> CountedTargets(absl::Span<const Batch> micro_batches) {
 
 absl::StatusOr<StepInputs> StepInputs::Create(Communicator& world, Device& device,
                                               absl::Span<const Batch> micro_batches,
-                                              int64_t deterministic_batch, int ranks_per_data) {
+                                              int64_t deterministic_batch, int ranks_per_data,
+                                              absl::Span<const int64_t> experts) {
   StepInputs inputs;
+  inputs.experts_.assign(experts.begin(), experts.end());
   inputs.world_ = &world;
   inputs.device_ = &device;
   inputs.is_deterministic_ = deterministic_batch > 0;
@@ -79,10 +82,21 @@ absl::StatusOr<StepInputs> StepInputs::Create(Communicator& world, Device& devic
                                                       MemoryCategory::kCommunication));
   }
   const int64_t losses = inputs.numbers_ * places;
-  ZEROTH_ASSIGN_OR_RETURN(inputs.shared_,
-                          Tensor::Empty(device, Shape({losses + world.size() + 1}), DType::kFloat32,
-                                        MemoryCategory::kCommunication));
+  ZEROTH_ASSIGN_OR_RETURN(
+      inputs.shared_,
+      Tensor::Empty(device, Shape({losses + inputs.AllExperts() + world.size() + 1}),
+                    DType::kFloat32, MemoryCategory::kCommunication));
   return inputs;
+}
+
+int64_t StepInputs::AllExperts() const {
+  return std::accumulate(experts_.begin(), experts_.end(), int64_t{0});
+}
+
+Tensor StepInputs::expert_counts(size_t layer) const {
+  const int64_t first = shared_.numel() - 1 - world_->size() - AllExperts();
+  const auto end = experts_.begin() + static_cast<std::ptrdiff_t>(layer);
+  return shared_.View(std::accumulate(experts_.begin(), end, first), Shape({1, *end}));
 }
 
 absl::Status StepInputs::Fill(absl::Span<const Batch> micro_batches, const RankNews& news) const {
@@ -184,8 +198,9 @@ absl::Status StepInputs::Share(const Tensor& mine, int64_t numbers, const Tensor
 
 absl::StatusOr<StepInputs::Shared> StepInputs::ReadShared() const {
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> values, shared_.ToHost<float>());
-  const auto losses_end = values.end() - 1 - world_->size();
-  const auto losses = (losses_end - values.begin()) / numbers_;
+  const auto waited = values.end() - 1 - world_->size();
+  const auto counts = waited - AllExperts();
+  const auto losses = (counts - values.begin()) / numbers_;
   const auto mean = [&](int64_t number) {
     double sum = 0.0;
     for (int64_t i = 0; i < losses; ++i) {
@@ -193,7 +208,13 @@ absl::StatusOr<StepInputs::Shared> StepInputs::ReadShared() const {
     }
     return static_cast<float>(sum / static_cast<double>(losses));
   };
-  Shared shared{mean(0), {}, values.back() > 0, std::vector<double>(losses_end, values.end() - 1)};
+  Shared shared{mean(0),
+                {},
+                LoadOf(experts_, absl::MakeConstSpan(values).subspan(
+                                     static_cast<size_t>(counts - values.begin()),
+                                     static_cast<size_t>(AllExperts()))),
+                values.back() > 0,
+                std::vector<double>(waited, values.end() - 1)};
   if (numbers_ == PreferenceStatistics::kCount) {
     float means[PreferenceStatistics::kCount];
     for (int64_t i = 0; i < numbers_; ++i) means[i] = mean(i);

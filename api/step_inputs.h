@@ -11,6 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
+#include "zeroth/api/expert_load.h"
 #include "zeroth/core/comm/communicator.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/tensor/tensor.h"
@@ -44,10 +45,12 @@ class StepInputs {
   // Allocates uninitialised inputs for micro-batches of these shapes. With a deterministic batch
   // above 0 (see TrainerOptions) every loss of every rank has a separate slot in the exchange.
   // `ranks_per_data` neighbouring ranks have the same micro-batches; the first of them then sends
-  // the losses. `world` and `device` outlive the result.
+  // the losses. `experts` has the number of experts of each layer that has any. `world` and
+  // `device` outlive the result.
   static absl::StatusOr<StepInputs> Create(Communicator& world, Device& device,
                                            absl::Span<const Batch> micro_batches,
-                                           int64_t deterministic_batch, int ranks_per_data = 1);
+                                           int64_t deterministic_batch, int ranks_per_data = 1,
+                                           absl::Span<const int64_t> experts = {});
 
   int64_t micro_batches() const { return static_cast<int64_t>(tokens_.size()); }
   // The tensors of one micro-batch, int32 [batch, seq].
@@ -81,6 +84,10 @@ class StepInputs {
   // count.
   const Tensor& divisor() const { return divisor_; }
 
+  // The counts of MoeMlp::set_counts of a layer, fp32 [1, experts], zero after Fill; ShareLosses
+  // adds them up over ranks. `layer` is an index into Create's `experts`.
+  Tensor expert_counts(size_t layer) const;
+
   // Copies to the device in the order of the compute stream, and waits for the stream: the caller
   // may reuse its memory.
   absl::Status Fill(absl::Span<const Batch> micro_batches, const RankNews& news) const;
@@ -103,6 +110,7 @@ class StepInputs {
   struct Shared {
     float loss = 0;                                  // the mean over micro-batches and ranks
     std::optional<PreferenceStatistics> preference;  // likewise, with pairs
+    std::optional<ExpertLoad> experts;               // in a step of a model with experts
     bool flag = false;                               // true if it is set on any rank
     std::vector<double> waited;                      // by rank
   };
@@ -110,6 +118,8 @@ class StepInputs {
   absl::StatusOr<Shared> ReadShared() const;
 
  private:
+  // The number of experts of all layers, each of which has a count in `shared_`.
+  int64_t AllExperts() const;
   // Copies `numbers` of each micro-batch into `shared`, and exchanges that.
   absl::Status Share(const Tensor& mine, int64_t numbers, const Tensor& shared,
                      absl::string_view label) const;
@@ -128,8 +138,9 @@ class StepInputs {
   Tensor kl_;
   int64_t numbers_ = 1;  // exchanged per micro-batch: the loss, or PreferenceStatistics::kCount
   Tensor divisor_;
-  // fp32 [losses * numbers_ + ranks + 1]: the losses (zeros at first), the seconds each rank
-  // waited, the flag.
+  std::vector<int64_t> experts_;  // by layer
+  // fp32 [losses * numbers_ + experts of all layers + ranks + 1]: the losses and the tokens of each
+  // expert (zeros at first), the seconds each rank waited, the flag.
   Tensor shared_;
 };
 

@@ -14,6 +14,7 @@
 #include "zeroth/kernels/vocabulary/vocabulary.h"
 #include "zeroth/nn/layers/linear.h"
 #include "zeroth/nn/layers/lora_linear.h"
+#include "zeroth/nn/layers/moe.h"
 #include "zeroth/optim/adamw.h"
 
 namespace zeroth {
@@ -106,6 +107,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Rank& rank,
   }
   trainer->model_ = std::move(model);
   trainer->has_adapters_ = !LoraAdapters(*trainer->model_).empty();
+  trainer->expert_layers_ = ModulesOf<MoeMlp>(*trainer->model_);
   ZEROTH_RETURN_IF_ERROR_WITH(DivideForTraining(*trainer->model_, rank, options),
                               "tensor parallelism");
   SetActivationCheckpointing(*trainer->model_, options.activation_checkpointing);
@@ -154,9 +156,11 @@ absl::StatusOr<Tensor> Trainer::ForwardBackward(absl::Span<const Batch> micro_ba
 
 absl::StatusOr<StepInputs> Trainer::MakeInputs(absl::Span<const Batch> micro_batches,
                                                const RankNews& news) const {
-  ZEROTH_ASSIGN_OR_RETURN(StepInputs inputs,
-                          StepInputs::Create(world(), device(), micro_batches,
-                                             options_.deterministic_batch, options_.tensor.size));
+  std::vector<int64_t> experts;
+  for (const MoeMlp* layer : expert_layers_) experts.push_back(layer->experts());
+  ZEROTH_ASSIGN_OR_RETURN(StepInputs inputs, StepInputs::Create(world(), device(), micro_batches,
+                                                                options_.deterministic_batch,
+                                                                options_.tensor.size, experts));
   ZEROTH_RETURN_IF_ERROR(inputs.Fill(micro_batches, news));
   return inputs;
 }
@@ -173,6 +177,9 @@ absl::StatusOr<Tensor> Trainer::ForwardBackward(TrainingStep& step, const StepIn
                                                 NonFiniteFinder* finder) {
   ZEROTH_ASSIGN_OR_RETURN(const Tensor losses, inputs.MakeLosses());
   const int64_t data_rank = world().rank() / options_.tensor.size;
+  for (size_t layer = 0; layer < expert_layers_.size(); ++layer) {
+    expert_layers_[layer]->set_counts(inputs.expert_counts(layer));
+  }
   if (finder != nullptr) finder->set_place("the forward that estimates the KL");
   ZEROTH_RETURN_IF_ERROR(ComputeKl(inputs));
   for (int64_t i = 0; i < inputs.micro_batches(); ++i) {

@@ -16,6 +16,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
+#include "zeroth/api/expert_load.h"
 #include "zeroth/api/rank.h"
 #include "zeroth/api/sharded_module.h"
 #include "zeroth/api/step_inputs.h"
@@ -39,6 +40,7 @@
 
 namespace zeroth {
 
+class MoeMlp;
 class NonFiniteFinder;
 
 struct TrainerOptions {
@@ -89,6 +91,7 @@ struct TrainerOptions {
 struct StepResult {
   float loss = 0;  // mean over the batches of all ranks, the same on every rank
   std::optional<PreferenceStatistics> preference;  // likewise; with TrainerOptions::preference
+  std::optional<ExpertLoad> experts;               // likewise; of a model with experts
   double grad_norm = 0;                            // of the mean gradient, before clipping
   bool stop = false;                               // some rank asked to stop
   // The norm is not a finite fp32, or the step is an outlier: parameters and moments are those of
@@ -303,6 +306,7 @@ class Trainer {
   std::unique_ptr<Rank> own_rank_;  // null if the caller owns the rank
   Rank* rank_ = nullptr;
   std::unique_ptr<LanguageModel> model_;
+  std::vector<MoeMlp*> expert_layers_;
   bool has_adapters_ = false;  // of LoRA, which can be turned off
   std::unique_ptr<ShardedModule> sharded_;
   std::unique_ptr<Optimizer> optimizer_;

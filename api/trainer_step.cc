@@ -94,6 +94,7 @@ absl::StatusOr<StepResult> Trainer::ReadResult(const StepInputs& inputs,
   StepResult result;
   result.loss = shared.loss;
   result.preference = shared.preference;
+  result.experts = shared.experts;
   result.grad_norm = static_cast<double>(norm[0]);
   result.stop = shared.flag;
   result.skipped = !std::isfinite(norm[0]);

@@ -195,6 +195,10 @@ std::vector<StepNumber> NumbersOf(const StepMetrics& metrics) {
     add("reward_accuracy", "train/reward_accuracy", metrics.preference->accuracy);
     add_known("kl", "train/kl", metrics.preference->kl);
   }
+  if (metrics.experts.has_value()) {
+    add("expert_load_max", "train/expert_load_max", metrics.experts->largest);
+    add("experts_unused", "train/experts_unused", metrics.experts->unused);
+  }
   add_known("loss_zscore", "train/loss_zscore", metrics.loss_zscore);
   add_known("grad_norm_zscore", "train/gradient_norm_zscore", metrics.grad_norm_zscore);
   return numbers;

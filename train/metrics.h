@@ -14,6 +14,7 @@
 #include "absl/types/span.h"
 #include "nlohmann/json_fwd.hpp"
 
+#include "zeroth/api/expert_load.h"
 #include "zeroth/core/base/file/file_descriptor.h"
 #include "zeroth/kernels/preference/preference.h"
 #include "zeroth/train/straggler_detector.h"
@@ -41,6 +42,7 @@ struct StepMetrics {
   std::optional<double> loss_scale;  // of the step, if the loss is scaled
   int64_t skipped_steps = 0;         // so far, for gradients that were not finite and for outliers
   std::optional<PreferenceStatistics> preference;  // of the global batch's pairs
+  std::optional<ExpertLoad> experts;               // of the global batch's tokens
   std::optional<double> loss_zscore;
   std::optional<double> grad_norm_zscore;
   std::optional<double> saving;  // fraction written of the checkpoint in flight

@@ -119,6 +119,7 @@ absl::StatusOr<bool> RankRun::Step(int64_t step, Clock::time_point start) {
   metrics.grad_norm = result.grad_norm;
   if (trainer_->loss_scaler() != nullptr) metrics.loss_scale = result.loss_scale;
   metrics.preference = result.preference;
+  metrics.experts = result.experts;
   metrics.loss_zscore = result.loss_zscore;
   metrics.grad_norm_zscore = result.grad_norm_zscore;
   bool failed = false;

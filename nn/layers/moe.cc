@@ -9,6 +9,8 @@
 #include "absl/types/span.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/elementwise/elementwise.h"
+#include "zeroth/kernels/moe/moe.h"
 #include "zeroth/nn/ops/divided.h"
 #include "zeroth/nn/ops/linear.h"
 #include "zeroth/nn/ops/moe.h"
@@ -56,6 +58,16 @@ absl::StatusOr<Value> MoeMlp::Forward(Context& context, const Value& x) {
   return HookedOne(context, x, [this](Context& c, const Value& in) { return Compute(c, in); });
 }
 
+absl::Status MoeMlp::Count(Context& context, const Tensor& chosen) const {
+  // A forward that is recomputed in backward is recorded only there.
+  if (!counts_.defined() || !context.recording() || chosen.numel() == 0) return absl::OkStatus();
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor counts, context.EmptyLike(counts_));
+  ZEROTH_RETURN_IF_ERROR(kernels::CountExperts(
+      context.kernels(),
+      {.experts = chosen, .sequence = chosen.dim(0), .scale = 1, .counts = counts}));
+  return kernels::Add(context.kernels(), counts_, counts, counts_);
+}
+
 absl::StatusOr<Value> MoeMlp::Compute(Context& context, const Value& x) {
   ZEROTH_ASSIGN_OR_RETURN(TensorRanks* const ranks, experts_->Ranks(context));
   // Every rank routes all tokens.
@@ -64,6 +76,7 @@ absl::StatusOr<Value> MoeMlp::Compute(Context& context, const Value& x) {
   ZEROTH_ASSIGN_OR_RETURN(const Value logits,
                           LinearOp(context, all, absl::MakeSpan(&router, 1), WeightLayout::kOutIn));
   ZEROTH_ASSIGN_OR_RETURN(const RoutedTokens routed, RouteOp(context, logits, top_k_, normalize_));
+  ZEROTH_RETURN_IF_ERROR(Count(context, routed.routing.experts));
   if (balance_ > 0) ZEROTH_RETURN_IF_ERROR(BalanceOp(context, logits, routed.routing, balance_));
   ZEROTH_ASSIGN_OR_RETURN(const Value grouped,
                           ScatterOp(context, x, all.data, routed.routing, ranks));

@@ -4,9 +4,12 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
+#include "zeroth/core/tensor/tensor.h"
 #include "zeroth/nn/layers/mlp.h"
 #include "zeroth/nn/module.h"
 #include "zeroth/nn/ops/grouped_linear.h"
@@ -53,7 +56,13 @@ class MoeMlp : public MlpLayer {
 
   absl::StatusOr<Value> Forward(Context& context, const Value& x) override;
 
+  int64_t experts() const { return router_->global_shape().dim(0); }
+  // From now on each recorded forward adds the number of tokens that it routes to each expert to
+  // `counts`, fp32 [1, experts]. An undefined tensor ends this.
+  void set_counts(Tensor counts) { counts_ = std::move(counts); }
+
  private:
+  absl::Status Count(Context& context, const Tensor& chosen) const;
   absl::StatusOr<Value> Compute(Context& context, const Value& x);
 
   const int64_t top_k_;
@@ -61,6 +70,7 @@ class MoeMlp : public MlpLayer {
   const float balance_;
   Parameter* router_;
   Experts* experts_;
+  Tensor counts_;
 };
 
 }  // namespace zeroth

@@ -23,9 +23,11 @@ class BalanceRunTest : public ::testing::Test {
   void SetUp() override { dir_ = Scratch(); }
 
   // Loss and norm of each step of a small model whose experts are balanced with this coefficient.
-  std::vector<nlohmann::json> Train(const std::string& out, double coefficient, const Flags& more) {
+  std::vector<nlohmann::json> Train(const std::string& out, double coefficient, const Flags& more,
+                                    const nlohmann::json& changes = nlohmann::json::object()) {
     nlohmann::json config =
         nlohmann::json::parse(Read("tests/testdata/qwen3_moe_tiny/config.json"));
+    config.update(changes);
     config["output_router_logits"] = coefficient > 0;
     config["router_aux_loss_coef"] = coefficient;
     Write(dir_ / (out + ".json"), config.dump());
@@ -40,6 +42,14 @@ class BalanceRunTest : public ::testing::Test {
     const std::vector<nlohmann::json> steps = StepFacts(dir_ / out);
     EXPECT_EQ(steps.size(), 4u);
     return steps;
+  }
+  // expert_load_max and experts_unused of each step.
+  std::vector<std::pair<double, double>> Loads(const std::string& out) const {
+    std::vector<std::pair<double, double>> loads;
+    for (const nlohmann::json& step : Metrics(dir_ / out)) {
+      loads.emplace_back(step.at("expert_load_max"), step.at("experts_unused"));
+    }
+    return loads;
   }
   std::string Weights(const std::string& out) const {
     return Read(dir_ / out / "final/model.safetensors");
@@ -63,6 +73,22 @@ TEST_F(BalanceRunTest, NoBitDependsOnTheLayout) {
            {"mlp", {"--world_size=1", "--activation_checkpointing=mlp"}}}) {
     EXPECT_EQ(Train(name, 0.1, With(run, more)), alone) << name;
     EXPECT_TRUE(Weights(name) == Weights("alone")) << name;
+    EXPECT_EQ(Loads(name), Loads("alone")) << name;
+  }
+}
+
+// Of equal logits the experts with the lower numbers are chosen: with weights of zero, 2 of 8 get
+// all tokens.
+TEST_F(BalanceRunTest, TheLoadOfExpertsIsReported) {
+  for (const auto& [name, more] : std::vector<std::pair<std::string, Flags>>{
+           {"alone", {"--world_size=1", "--grad_accum=2"}},
+           {"recomputed", {"--world_size=2", "--activation_checkpointing=block"}},
+           {"divided", {"--world_size=4", "--tensor_parallel=2", "--sequence_parallel"}}}) {
+    Train(name, 0, With(more, {"--batch_size=2", "--lr=0"}), {{"initializer_range", 0.0}});
+    for (const auto& [largest, unused] : Loads(name)) {
+      EXPECT_EQ(largest, 4) << name;
+      EXPECT_EQ(unused, 0.75) << name;
+    }
   }
 }
 

@@ -289,6 +289,8 @@ def charts(runs):
         chart("Loss" + (" (circles: evaluation)" if any(points for _, _, points in evaluations) else ""),
               lines("loss"), x, dots=evaluations),
         chart("Norm of the gradients, before clipping", lines("grad_norm"), x, from_zero=True),
+        chart("Load of the most used expert, over the mean of its layer", lines("expert_load_max"), x, from_zero=True),
+        chart("Fraction of experts without a token", lines("experts_unused"), x, from_zero=True),
         chart("Tokens a second", lines("tokens_per_second"), x, from_zero=True),
         chart("Learning rate", lines("lr"), x, from_zero=True, format_value=lambda value: "%.3g" % value),
         chart("Seconds waited for communication", lines("communication_seconds"), x, from_zero=True),
