@@ -199,6 +199,7 @@ absl::StatusOr<Tensor> Trainer::ForwardBackward(TrainingStep& step, const StepIn
     enter("the backward");
     ZEROTH_RETURN_IF_ERROR(step.Backward(loss.loss));
   }
+  for (MoeMlp* layer : expert_layers_) layer->set_counts(Tensor());
   return losses;
 }
 

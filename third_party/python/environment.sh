@@ -45,7 +45,7 @@ make_temporary
   python3 -m venv --clear "$temporary" &&
     "$temporary/bin/python" -m pip install --quiet --no-input --disable-pip-version-check --no-deps \
       --only-binary=:all: --retries=1 --require-hashes --requirement="$here/requirements.txt" &&
-    "$temporary/bin/python" -c 'import gguf, numpy, safetensors.numpy, tensorboard.backend.event_processing.event_accumulator, tokenizers'
+    "$temporary/bin/python" -c 'import auditwheel.main, gguf, numpy, safetensors.numpy, tensorboard.backend.event_processing.event_accumulator, tokenizers'
 } >"$failure" 2>&1 </dev/null || fail "pip could not install them, see $failure"
 # Only the interpreter is used, which finds its packages from where it lies.
 keep "$temporary" bin/python

@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 #
-# package_test PACKAGES TEXT PACK DISPATCHER PROGRAM: installs the wheel and the Debian package, and runs each command
-# once, from folders without the repository and with an environment that says nothing of it. Packs PROGRAM alone again.
+# package_test PACKAGES TEXT PACK DISPATCHER PROGRAM INTERPRETER_FILE: installs the wheel and the Debian package, and runs
+# each command once, from folders without the repository and with an environment that says nothing of it. Packs PROGRAM
+# alone again. INTERPRETER_FILE names a Python that has auditwheel.
 set -euo pipefail
 packages="$PWD/$1"
 text="$PWD/$2"
 pack="$PWD/$3"
 dispatcher="$PWD/$4"
 packed="$PWD/$5"
+python="$(cat "$6")"
 folder="$(mktemp -d "${TEST_TMPDIR:-/tmp}/packages.XXXXXX")"
 
 fail() {
@@ -73,13 +75,17 @@ python3 -m venv "$folder/venv" || fail "python3 cannot make an environment"
 "$folder/venv/bin/pip" install --quiet --no-index --disable-pip-version-check "$wheel" || fail "pip cannot install $wheel"
 run_each "$folder/venv/bin/zeroth"
 [[ "$(cd / && "$folder/venv/bin/python" -m zeroth --version)" == "Zeroth $version"* ]] || fail "python -m zeroth"
+# -X importtime ends with the module that was asked for: microseconds of its own | with what it imports | its name
+took="$(cd / && "$folder/venv/bin/python" -X importtime -c 'import zeroth' 2>&1 | tail -n 1)"
+[[ "$took" =~ \|\ *([0-9]+)\ \|\ zeroth$ ]] || fail "python -X importtime prints: $took"
+echo "import zeroth takes ${BASH_REMATCH[1]} microseconds"
 
 # The name promises which systems can run the wheel, by the versions of glibc and of libstdc++.
 cmp "$folder"/venv/lib/python*/site-packages/zeroth-*.dist-info/LICENSE "$licenses" || fail "$wheel and $deb have different licences"
 platform="${wheel##*-}"
 platform="${platform%.whl}"
-if command -v auditwheel >/dev/null; then
-  said="$(auditwheel show "$wheel" 2>&1)" || fail "$said"
+if [[ -n "$python" ]]; then
+  said="$("$python" -m auditwheel show "$wheel" 2>&1)" || fail "$said"
   [[ "$(tr -s '[:space:]' ' ' <<<"$said")" == *"following platform tag: \"$platform\""* ]] || fail "$wheel: $said"
 else
   echo "SKIPPED: there is no auditwheel"
