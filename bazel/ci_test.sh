@@ -138,7 +138,7 @@ counts 1 "0 passed, 1 failed, 0 skipped" 'skip everything "it is late"'
 says "known_skips"
 
 # The workflow has a job for each step of .ci/nightly.
-steps="$(sed -n 's/^all_steps=(\(.*\))$/\1/p' .ci/nightly | tr ' ' '\n')"
+steps="$(sed -n '/^all_steps=(/,/)$/p' .ci/nightly | sed 's/^all_steps=(//; s/)$//' | xargs -n 1)"
 jobs="$(sed -n 's/^          - \([a-z_]*\)$/\1/p' "$workflow")"
 [[ -n "$steps" && "$steps" == "$jobs" ]] || fail "nightly jobs of ci.yml: ${jobs//$'\n'/ }, expected: ${steps//$'\n'/ }"
 

@@ -93,8 +93,10 @@ absl::Status HfDirectory::TakeTokenizer(const std::string& directory) {
   }
   tokenizer_path_ = own;
   if (files.empty()) return absl::OkStatus();
-  return InvalidArgument(files[0], ": is there without a tokenizer; copy that of the model, ", own,
-                         ", into this directory, or remove the file to have all of the model's");
+  return InvalidArgument(
+      files[0], ": is there without a tokenizer; copy that of the model",
+      tokenizer_files_ == nullptr ? absl::StrCat(", ", own, ",") : " (tools/convert writes it)",
+      " into this directory, or remove the file to have all of the model's");
 }
 
 std::vector<std::string> HfDirectory::TokenizerFiles() const {

@@ -6,12 +6,12 @@
 #include <filesystem>
 #include <limits>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/functional/function_ref.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/string_view.h"
@@ -20,6 +20,7 @@
 #include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/file/json.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/base/unicode.h"
 #include "zeroth/formats/json_fields.h"
 
 namespace zeroth {
@@ -215,13 +216,14 @@ absl::Status NoNewTokens(absl::string_view file) {
                        "transformers' AutoTokenizer, which writes one");
 }
 
-absl::StatusOr<std::vector<AddedToken>> AddNewTokens(absl::Span<const std::string> contents,
-                                                     HfTokenizer* tokenizer) {
-  if (contents.empty()) return std::vector<AddedToken>();
+absl::Status AddNewTokens(absl::Span<const std::string> contents, HfTokenizer* tokenizer) {
+  if (contents.empty()) return absl::OkStatus();
   if (tokenizer->name != kTokenizerFile) return NoNewTokens("vocab.json");
   TokenAdder adder(tokenizer);
-  std::vector<AddedToken> added;
   for (const std::string& content : contents) {
+    if (ValidUtf8Length(content) != content.size()) {
+      return InvalidArgument(Excerpt(content), " is not UTF-8");
+    }
     if (const auto id = tokenizer->Find(content); id.has_value()) {
       return InvalidArgument(Excerpt(content), " is a token already, with the id ", *id,
                              "; leave it out");
@@ -229,42 +231,44 @@ absl::StatusOr<std::vector<AddedToken>> AddNewTokens(absl::Span<const std::strin
     AddedToken token;
     token.content = content;
     token.special = true;
-    added.push_back(adder.Add(std::move(token)));
+    adder.Add(std::move(token));
   }
-  return added;
+  return absl::OkStatus();
 }
 
-absl::Status WriteNewTokens(absl::Span<const AddedToken> tokens,
-                            std::map<std::string, std::string>& files) {
+absl::Status WriteAddedTokens(const std::string& name, std::vector<AddedToken> tokens,
+                              std::map<std::string, std::string>& files) {
   using OrderedJson = nlohmann::ordered_json;
-  const auto edit = [&files](const char* name,
-                             absl::FunctionRef<bool(OrderedJson&)> change) -> absl::Status {
-    const auto file = files.find(name);
-    if (file == files.end()) return absl::OkStatus();
-    auto json = OrderedJson::parse(file->second, nullptr, /*allow_exceptions=*/false);
-    if (!json.is_object()) return InvalidArgument(name, ": expected a JSON object");
-    if (change(json)) file->second = json.dump(2);
-    return absl::OkStatus();
-  };
+  std::sort(tokens.begin(), tokens.end(),
+            [](const AddedToken& a, const AddedToken& b) { return a.id < b.id; });
   const auto flags = [](const AddedToken& token) {
     return OrderedJson{{"content", token.content},       {"single_word", token.single_word},
                        {"lstrip", token.lstrip},         {"rstrip", token.rstrip},
                        {"normalized", token.normalized}, {"special", token.special}};
   };
-  ZEROTH_RETURN_IF_ERROR(edit(kTokenizerFile, [&](OrderedJson& json) {
-    OrderedJson& list = json["added_tokens"];
-    for (const AddedToken& token : tokens) {
-      OrderedJson entry = {{"id", token.id}};
-      entry.update(flags(token));
-      list.push_back(std::move(entry));
-    }
-    return true;
-  }));
-  return edit(kTokenizerConfigFile, [&](OrderedJson& json) {
-    if (!json.contains(kDecoder)) return false;
-    for (const AddedToken& token : tokens) json[kDecoder][std::to_string(token.id)] = flags(token);
-    return true;
-  });
+  ZEROTH_ASSIGN_OR_RETURN(OrderedJson json, ParseOrderedJson(files[name], name));
+  OrderedJson& list = json["added_tokens"];
+  if (list.is_null()) list = OrderedJson::array();
+  std::set<std::string> known;
+  for (const OrderedJson& token : list) known.insert(token.value("content", ""));
+  for (const AddedToken& token : tokens) {
+    if (known.count(token.content) > 0) continue;
+    OrderedJson entry = {{"id", token.id}};
+    entry.update(flags(token));
+    list.push_back(std::move(entry));
+  }
+  files[name] = json.dump(2);
+  const auto config = files.find(kTokenizerConfigFile);
+  if (config == files.end()) return absl::OkStatus();
+  ZEROTH_ASSIGN_OR_RETURN(json, ParseOrderedJson(config->second, kTokenizerConfigFile));
+  if (!json.contains(kDecoder)) return absl::OkStatus();
+  OrderedJson& decoder = json[kDecoder];
+  for (const AddedToken& token : tokens) {
+    const std::string id = std::to_string(token.id);
+    if (!decoder.contains(id)) decoder[id] = flags(token);
+  }
+  config->second = json.dump(2);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Json> ReadTokenizerConfig(const std::string& directory) {

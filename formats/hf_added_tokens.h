@@ -30,16 +30,18 @@ absl::Status AddTokensOfConfig(HfTokenizer* tokenizer);
 // Unimplemented: the tokenizer of this file cannot get new tokens, only a tokenizer.json can.
 absl::Status NoNewTokens(absl::string_view file);
 
-// Adds special tokens with the next free ids, as add_special_tokens of transformers does, and
-// returns them. InvalidArgument for a token that the tokenizer has already; NoNewTokens unless it
-// is a tokenizer.json, the one format that WriteNewTokens writes.
-absl::StatusOr<std::vector<AddedToken>> AddNewTokens(absl::Span<const std::string> contents,
-                                                     HfTokenizer* tokenizer);
+'// Adds special tokens with the next free ids, as add_special_tokens of transformers does.
+    // InvalidArgument for a token that the tokenizer has already, or that is not UTF-8; NoNewTokens
+    // unless the tokenizer is a tokenizer.json, the one format that WriteAddedTokens writes.
+    absl::Status
+    AddNewTokens(absl::Span<const std::string> contents, HfTokenizer* tokenizer);
 
-// Writes these tokens into the content of a tokenizer's files, by name: into tokenizer.json, and
-// into tokenizer_config.json if that lists its added tokens. InvalidArgument names a file that is
-// not JSON of that kind.
-absl::Status WriteNewTokens(absl::Span<const AddedToken> tokens,
-                            std::map<std::string, std::string>& files);
+// Writes the added tokens that a tokenizer's files lack into their contents, by name: into `name`,
+// which is a tokenizer.json, and into tokenizer_config.json if that lists its added tokens.
+// Libraries number the added tokens of a tokenizer.json in its order, whatever ids it says, so
+// tokens that only other files name are written, too. InvalidArgument names a file that is not JSON
+// of that kind.
+absl::Status WriteAddedTokens(const std::string& name, std::vector<AddedToken> tokens,
+                              std::map<std::string, std::string>& files);
 
 }  // namespace zeroth

@@ -189,9 +189,15 @@ std::vector<StepNumber> NumbersOf(const StepMetrics& metrics) {
   if (metrics.skipped_steps > 0) add("skipped_steps", "", metrics.skipped_steps);
   add_known("loss_scale", "train/loss_scale", metrics.loss_scale);
   if (metrics.preference.has_value()) {
-    add("reward_chosen", "train/reward_chosen", metrics.preference->reward_chosen);
-    add("reward_rejected", "train/reward_rejected", metrics.preference->reward_rejected);
-    add("reward_margin", "train/reward_margin", metrics.preference->margin());
+    const bool chosen = metrics.preference->has_chosen();
+    const bool rejected = metrics.preference->has_rejected();
+    if (chosen) add("reward_chosen", "train/reward_chosen", metrics.preference->reward_chosen);
+    if (rejected) {
+      add("reward_rejected", "train/reward_rejected", metrics.preference->reward_rejected);
+    }
+    if (chosen && rejected) {
+      add("reward_margin", "train/reward_margin", metrics.preference->margin());
+    }
     add("reward_accuracy", "train/reward_accuracy", metrics.preference->accuracy);
     add_known("kl", "train/kl", metrics.preference->kl);
   }
@@ -208,8 +214,10 @@ std::vector<StepNumber> NumbersOf(const EvaluationMetrics& metrics) {
   std::vector<StepNumber> numbers = {MakeNumber("step", "", metrics.step),
                                      MakeNumber("eval_loss", "evaluation/loss", metrics.loss)};
   if (metrics.preference.has_value()) {
-    numbers.push_back(
-        MakeNumber("eval_reward_margin", "evaluation/reward_margin", metrics.preference->margin()));
+    if (metrics.preference->has_chosen() && metrics.preference->has_rejected()) {
+      numbers.push_back(MakeNumber("eval_reward_margin", "evaluation/reward_margin",
+                                   metrics.preference->margin()));
+    }
     numbers.push_back(MakeNumber("eval_reward_accuracy", "evaluation/reward_accuracy",
                                  metrics.preference->accuracy));
   }

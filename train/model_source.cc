@@ -20,7 +20,6 @@
 #include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/file/json.h"
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/formats/hf_added_tokens.h"
 #include "zeroth/formats/hugging_face.h"
 #include "zeroth/nn/language_model.h"
 #include "zeroth/nn/layers/lora_linear.h"
@@ -35,21 +34,6 @@ std::string ModelName(const TrainOptions& options) {
 // Returns the configuration of --model.
 absl::StatusOr<nlohmann::json> ConfigNamed(const std::string& name) {
   return absl::EndsWith(name, ".json") ? ReadJsonFile(name) : PresetConfig(name);
-}
-
-// The tokens of --new_tokens with their ids beside those of the tokenizer at `path`.
-absl::StatusOr<std::vector<AddedToken>> NewTokensOf(const TrainOptions& options,
-                                                    const std::string& path) {
-  const std::vector<std::string> tokens = options.new_token_list();
-  if (tokens.empty()) return std::vector<AddedToken>();
-  const auto add = [&]() -> absl::StatusOr<std::vector<AddedToken>> {
-    ZEROTH_ASSIGN_OR_RETURN(const std::vector<std::string> files, FindTokenizerFiles(path));
-    if (absl::EndsWith(files[0], ".model")) return NoNewTokens(files[0]);
-    ZEROTH_ASSIGN_OR_RETURN(HfTokenizer tokenizer, ReadHfTokenizer(files));
-    return AddNewTokens(tokens, &tokenizer);
-  };
-  absl::StatusOr<std::vector<AddedToken>> added = add();
-  return added.ok() ? std::move(added) : Annotate(added.status(), "--new_tokens");
 }
 
 absl::StatusOr<HfDirectory> OpenInitFrom(const std::string& path) {
@@ -251,7 +235,9 @@ absl::StatusOr<ModelSource> ModelSource::Open(const TrainOptions& options) {
     const std::string name = ModelName(options);
     source.name_ = absl::StrCat("--model=", name);
     ZEROTH_ASSIGN_OR_RETURN(source.config_, ConfigNamed(name));
-    ZEROTH_ASSIGN_OR_RETURN(source.new_tokens_, NewTokensOf(options, options.tokenizer));
+    ZEROTH_ASSIGN_OR_RETURN(
+        source.new_tokens_,
+        NewTokensOf(options, options.tokenizer == "auto" ? "" : options.tokenizer));
     source.GrowVocabulary();
     return source;
   }
@@ -270,8 +256,9 @@ absl::StatusOr<ModelSource> ModelSource::Open(const TrainOptions& options) {
   }
   ZEROTH_ASSIGN_OR_RETURN(
       std::vector<AddedToken> new_tokens,
-      NewTokensOf(options,
-                  options.tokenizer == "auto" ? directory.tokenizer_path() : options.tokenizer));
+      NewTokensOf(options, options.tokenizer != "auto"          ? options.tokenizer
+                           : directory.TokenizerFiles().empty() ? ""
+                                                                : directory.tokenizer_path()));
   ZEROTH_ASSIGN_OR_RETURN(
       source, FromDirectory(absl::StrCat("--init_from=", options.init_from), std::move(directory),
                             source.model_options_, std::move(new_tokens)));
@@ -307,8 +294,10 @@ absl::StatusOr<ModelSource> ModelSource::FromDirectory(std::string name, HfDirec
 }
 
 void ModelSource::GrowVocabulary() {
+  const auto size = config_.find("vocab_size");
+  if (size == config_.end() || !size->is_number_integer()) return;  // Build says what is wrong
   for (const AddedToken& token : new_tokens_) {
-    if (config_.value("vocab_size", 0) <= token.id) config_["vocab_size"] = token.id + 1;
+    if (size->get<int64_t>() <= token.id) *size = token.id + 1;
   }
 }
 

@@ -67,7 +67,8 @@ class ModelSource {
   // and the layers that only the model or only --init_adapter adapts. Also the errors of the files.
   static absl::StatusOr<ModelSource> Open(const TrainOptions& options);
   // Uses the plain model of a directory. Messages call the model `name`.
-  // The vocabulary is as large as `new_tokens` need it.
+  // `new_tokens` are all added tokens of a tokenizer that got new ones. The vocabulary is at least
+  // as large as they need it.
   static absl::StatusOr<ModelSource> FromDirectory(std::string name, HfDirectory directory,
                                                    const ModelOptions& options = {},
                                                    std::vector<AddedToken> new_tokens = {});
@@ -115,8 +116,8 @@ class ModelSource {
   ModelOptions model_options_;
   std::optional<HfDirectory> directory_;
   const GgufWeights* gguf_ = nullptr;   // the directory's weights, if they are of a GGUF file
-  std::vector<AddedToken> new_tokens_;  // of --new_tokens
-  GrownRows grown_;                     // their rows
+  std::vector<AddedToken> new_tokens_;  // all added tokens, with --new_tokens
+  GrownRows grown_;                     // rows of new tokens
   std::shared_ptr<const InitAdapter> adapter_;  // null: adapters start from their initializers
 };
 

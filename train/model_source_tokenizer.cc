@@ -7,8 +7,10 @@
 #include <system_error>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
+#include "zeroth/checkpoint/gguf/gguf_model.h"
 #include "zeroth/core/base/checksum.h"
 #include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/status_macros.h"
@@ -20,6 +22,27 @@
 #include "zeroth/train/model_source.h"
 
 namespace zeroth {
+
+absl::StatusOr<std::vector<AddedToken>> NewTokensOf(const TrainOptions& options,
+                                                    const std::string& path) {
+  const std::vector<std::string> tokens = options.new_token_list();
+  if (tokens.empty()) return std::vector<AddedToken>();
+  const auto add = [&]() -> absl::StatusOr<std::vector<AddedToken>> {
+    if (path.empty()) {
+      return absl::InvalidArgumentError(
+          "there is no tokenizer to add them to; name one by --tokenizer=PATH");
+    }
+    ZEROTH_ASSIGN_OR_RETURN(const std::vector<std::string> files, FindTokenizerFiles(path));
+    if (absl::EndsWith(files[0], ".model")) {
+      return NoNewTokens(IsGgufPath(options.init_from) ? options.init_from : files[0]);
+    }
+    ZEROTH_ASSIGN_OR_RETURN(HfTokenizer tokenizer, ReadHfTokenizer(files));
+    ZEROTH_RETURN_IF_ERROR(AddNewTokens(tokens, &tokenizer));
+    return std::move(tokenizer.added_tokens);
+  };
+  absl::StatusOr<std::vector<AddedToken>> added = add();
+  return added.ok() ? std::move(added) : Annotate(added.status(), "--new_tokens");
+}
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> ModelSource::OpenTokenizer(const TrainOptions& options,
                                                                       bool has_text) const {
@@ -96,7 +119,10 @@ absl::StatusOr<TokenizerContent> ModelSource::ReadTokenizer(const TrainOptions& 
     ZEROTH_RETURN_IF_ERROR(
         FoldToolUseTemplate(std::filesystem::path(paths[0]).parent_path().string(), content.files));
   }
-  ZEROTH_RETURN_IF_ERROR(WriteNewTokens(new_tokens_, content.files));
+  if (!new_tokens_.empty()) {
+    const std::string name = std::filesystem::path(paths.at(0)).filename().string();
+    ZEROTH_RETURN_IF_ERROR(WriteAddedTokens(name, new_tokens_, content.files));
+  }
   content.identity = absl::StrCat(options.parse_special);
   for (const auto& [name, bytes] : content.files)
     absl::StrAppend(&content.identity, " ", name, " ", ChecksumText(ChecksumOf(bytes)));

@@ -58,9 +58,11 @@ std::string FormatProgress(const ProgressOptions& options, const StepMetrics& me
   if (const std::optional<double> utilization = UtilizationOf(options, metrics)) {
     absl::StrAppendFormat(&line, "  GEMM util %.0f%%", 100 * *utilization);
   }
-  if (metrics.preference.has_value()) {
-    absl::StrAppendFormat(&line, "  margin %.3f  accuracy %.2f", metrics.preference->margin(),
-                          metrics.preference->accuracy);
+  if (const auto& preference = metrics.preference; preference.has_value()) {
+    if (preference->has_chosen() && preference->has_rejected()) {
+      absl::StrAppendFormat(&line, "  margin %.3f", preference->margin());
+    }
+    absl::StrAppendFormat(&line, "  accuracy %.2f", preference->accuracy);
   }
   if (metrics.skipped_steps > 0) absl::StrAppend(&line, "  skipped ", metrics.skipped_steps);
   if (metrics.loss_scale.has_value()) {

@@ -126,9 +126,15 @@ absl::StatusOr<HfDirectory> OpenGgufModel(const std::string& path) {
 
 absl::Status SetGgufTokenizer(const GgufMetadata& metadata, HfDirectory* model) {
   GgufImportNotes problems;
-  ZEROTH_ASSIGN_OR_RETURN(const auto files, GgufTokenizerFiles(metadata, &problems));
+  const auto files = GgufTokenizerFiles(metadata, &problems);
+  // Token files need no tokenizer, and --tokenizer can name another one.
+  if (!files.ok()) problems = {std::string(files.status().message())};
   if (!problems.empty()) model->set_tokenizer_problem(problems[0]);
-  return files.empty() ? absl::OkStatus() : model->SetTokenizerFiles(files);
+  if (!files.ok() || files->empty()) return absl::OkStatus();
+  const absl::Status set = model->SetTokenizerFiles(*files);
+  return set.ok() ? set
+                  : Annotate(set, absl::StrCat("the tokenizer of ", metadata.where(),
+                                               " needs a directory for temporary files (TMPDIR)"));
 }
 
 }  // namespace zeroth

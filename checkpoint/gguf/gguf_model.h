@@ -58,8 +58,8 @@ class GgufWeights final : public WeightsSource {
 absl::StatusOr<HfDirectory> OpenGgufModel(const std::string& path);
 
 // Gives `model` the tokenizer and the chat template of a GGUF file, if the file has a vocabulary.
-// One that tokenizer files cannot express becomes model->tokenizer_problem(). Errors of
-// VocabularyOf and of the file system.
+// One that is bad, or that tokenizer files cannot express, becomes model->tokenizer_problem().
+// Errors of the file system.
 absl::Status SetGgufTokenizer(const GgufMetadata& metadata, HfDirectory* model);
 
 }  // namespace zeroth

@@ -271,7 +271,6 @@ absl::Status AddFile(const DataFile& file, const ChatTemplate* chat, const Token
                            " records, which need a chat template, and there is none");
   }
   ZEROTH_ASSIGN_OR_RETURN(DocumentReader reader, DocumentReader::OpenRecords(file, &sink.columns));
-  std::vector<Judgement> rejected;
   for (JsonRecord record;;) {
     ZEROTH_ASSIGN_OR_RETURN(const bool more, reader.NextRecord(&record));
     if (!more) break;
@@ -279,7 +278,7 @@ absl::Status AddFile(const DataFile& file, const ChatTemplate* chat, const Token
         Example example,
         ParseExample(kind, record, {chat != nullptr, options.loss_on_all, options.judgements}));
     if (options.judgements) {
-      AddJudgements(std::move(example), kind, record.where, sink.judgements, rejected);
+      AddJudgements(std::move(example), kind, record.where, sink.judgements);
       continue;
     }
     if (options.pairs) {
@@ -296,7 +295,6 @@ absl::Status AddFile(const DataFile& file, const ChatTemplate* chat, const Token
       sink.rows.Add(written->ids, written->marks);
     }
   }
-  for (Judgement& judgement : rejected) sink.judgements.push_back(std::move(judgement));
   return absl::OkStatus();
 }
 
@@ -313,10 +311,10 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> EncodeConversations(
   }
   ZEROTH_RETURN_IF_ERROR(sink.columns.CheckFound(description));
   for (size_t i = 0; i < sink.judgements.size(); ++i) {
-    const std::string& where = sink.judgements[i].where;
-    ZEROTH_ASSIGN_OR_RETURN(Example example, WithMismatchedAnswer(sink.judgements, i));
-    ZEROTH_RETURN_IF_ERROR_WITH(AddPair(std::move(example), chat, tokenizer, where, options, sink),
-                                where);
+    ZEROTH_ASSIGN_OR_RETURN(Judgement pair, WithMismatchedAnswer(sink.judgements, i));
+    ZEROTH_RETURN_IF_ERROR_WITH(
+        AddPair(std::move(pair.example), chat, tokenizer, sink.judgements[i].where, options, sink),
+        pair.where);
   }
   const std::string text =
       sink.long_ones.any() ? sink.long_ones.Text(options.seq_len, options.on_long) : "";

@@ -243,7 +243,14 @@ absl::StatusOr<Example> ParsePairMessages(const nlohmann::ordered_json& json) {
   return example;
 }
 
-absl::Status CheckKeys(RecordKind kind, const nlohmann::ordered_json& json) {
+absl::Status CheckKeys(RecordKind kind, const nlohmann::ordered_json& json, bool judges) {
+  const auto label = json.find("label");
+  if (!judges && label != json.end() && *label == false &&
+      (kind == RecordKind::kPromptCompletion || kind == RecordKind::kPromptMessages)) {
+    return absl::InvalidArgumentError(
+        "has \"label\": false, which says that the answer is undesirable; train with "
+        "--objective=kto, or leave such records out");
+  }
   const auto tools = json.find("tools");
   if (tools != json.end() && !IsNothing(*tools) && !NeedsTemplate(kind)) {
     return InvalidArgument(
@@ -286,7 +293,7 @@ absl::StatusOr<Example> ParseKind(RecordKind kind, const nlohmann::ordered_json&
 
 absl::StatusOr<Example> Parse(RecordKind kind, const nlohmann::ordered_json& json,
                               const ExampleOptions& options) {
-  ZEROTH_RETURN_IF_ERROR(CheckKeys(kind, json));
+  ZEROTH_RETURN_IF_ERROR(CheckKeys(kind, json, options.judges));
   ZEROTH_ASSIGN_OR_RETURN(Example example, ParseKind(kind, json, options));
   if (options.judges && !IsPair(kind)) {
     ZEROTH_ASSIGN_OR_RETURN(example.is_desirable, ReadLabel(json));

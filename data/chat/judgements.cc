@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 
 #include "zeroth/core/base/status_macros.h"
@@ -15,27 +16,32 @@ absl::Span<const ChatMessage> PromptOf(const Example& example) {
   return absl::MakeConstSpan(example.messages).first(example.prompt_messages);
 }
 
+// True if the answer of `b` can follow the prompt of `a`, which is another one.
 bool Mismatches(const Example& a, const Example& b) {
   if (a.messages.empty() != b.messages.empty()) return false;
-  return a.messages.empty() ? a.prompt != b.prompt : PromptOf(a) != PromptOf(b);
+  if (a.messages.empty()) return a.prompt != b.prompt;
+  return PromptOf(a) != PromptOf(b) &&
+         a.messages[a.prompt_messages].role == b.messages[b.prompt_messages].role;
 }
 
 }  // namespace
 
 void AddJudgements(Example example, RecordKind kind, const std::string& where,
-                   std::vector<Judgement>& judgements, std::vector<Judgement>& rejected) {
-  if (IsPair(kind)) {
-    Example other = example;
-    other.messages = std::move(other.rejected_messages);
-    other.completion = std::move(other.rejected_completion);
-    rejected.push_back({std::move(other), where});
-    example.is_desirable = true;
+                   std::vector<Judgement>& judgements) {
+  if (!IsPair(kind)) {
+    judgements.push_back({std::move(example), where});
+    return;
   }
+  Example rejected = example;
+  rejected.messages = std::move(rejected.rejected_messages);
+  rejected.completion = std::move(rejected.rejected_completion);
+  example.is_desirable = true;
   judgements.push_back({std::move(example), where});
+  judgements.push_back({std::move(rejected), where});
 }
 
-absl::StatusOr<Example> WithMismatchedAnswer(const std::vector<Judgement>& judgements,
-                                             size_t index) {
+absl::StatusOr<Judgement> WithMismatchedAnswer(const std::vector<Judgement>& judgements,
+                                               size_t index) {
   Example example = judgements[index].example;
   const size_t count = judgements.size();
   size_t other = index;
@@ -53,8 +59,12 @@ absl::StatusOr<Example> WithMismatchedAnswer(const std::vector<Judgement>& judge
   example.rejected_messages.assign(prompt.begin(), prompt.end());
   for (size_t i = mismatched.prompt_messages; i < mismatched.messages.size(); ++i) {
     example.rejected_messages.push_back(mismatched.messages[i]);
+    // What a record says of learning its answer says nothing about the KL.
+    example.rejected_messages.back().is_learned.reset();
   }
-  return example;
+  return Judgement{
+      std::move(example),
+      absl::StrCat(judgements[index].where, ", beside the answer of ", judgements[other].where)};
 }
 
 }  // namespace zeroth

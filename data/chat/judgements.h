@@ -20,15 +20,17 @@ struct Judgement {
   std::string where;  // file, and line or number
 };
 
-// Adds what a record says: a judged completion, or of a pair the chosen answer, which is desirable.
-// The rejected answer, which is not, goes to `rejected`.
+// Adds what a record says: a judged completion, or the two answers of a pair, of which the chosen
+// one is desirable and the rejected one is not. They stay together, so that a held-out part has
+// both.
 void AddJudgements(Example example, RecordKind kind, const std::string& where,
-                   std::vector<Judgement>& judgements, std::vector<Judgement>& rejected);
+                   std::vector<Judgement>& judgements);
 
 // Returns number `index` as a pair whose rejected answer is the answer to another prompt: that of
 // the nearest judgement before it whose prompt differs, where the last one is before the first.
-// Text and messages do not mix. InvalidArgument names the judgement if all prompts are the same.
-absl::StatusOr<Example> WithMismatchedAnswer(const std::vector<Judgement>& judgements,
-                                             size_t index);
+// Text and messages do not mix. Its `where` names both records. InvalidArgument names the judgement
+// if all prompts are the same.
+absl::StatusOr<Judgement> WithMismatchedAnswer(const std::vector<Judgement>& judgements,
+                                               size_t index);
 
 }  // namespace zeroth

@@ -262,7 +262,7 @@ TEST_F(PairsTest, JudgedAnswersHaveMismatchedOnes) {
   EXPECT_EQ(counts->desirable, 2);
 }
 
-// As TRL's unpair_preference_dataset does.
+// Beside each other, so that a held-out part has both kinds.
 TEST_F(PairsTest, PairsAreTwoJudgements) {
   auto rows = Encode(R"({"prompt": "A", "chosen": " a", "rejected": " x"}
 {"prompt": "B", "chosen": " b", "rejected": " y"})",
@@ -271,11 +271,11 @@ TEST_F(PairsTest, PairsAreTwoJudgements) {
   const std::string end = "<|endoftext|>";
   std::vector<std::string> expected;
   for (const auto& [answer, other] : std::vector<std::pair<std::string, std::string>>{
-           {"a", "y"}, {"b", "a"}, {"x", "b"}, {"y", "x"}}) {
+           {"a", "y"}, {"x", "y"}, {"b", "x"}, {"y", "x"}}) {
     expected.push_back(absl::StrCat(" ", answer, end, " |  ", other, end));
   }
   EXPECT_EQ(Spelled(*rows, (*rows)->size() / 32), expected);
-  EXPECT_EQ(labels_, (std::vector<int32_t>{1, 1, 0, 0}));
+  EXPECT_EQ(labels_, (std::vector<int32_t>{1, 0, 1, 0}));
 }
 
 TEST_F(PairsTest, JudgedMessagesKeepTheirPrompts) {
@@ -309,6 +309,17 @@ TEST_F(PairsTest, RefusesRecordsThatAreNoJudgements) {
     EXPECT_THAT(std::string(rows.status().message()),
                 AllOf(HasSubstr("c.jsonl"), HasSubstr(problem)));
   }
+}
+
+// Without --objective=kto, a completion that is judged undesirable would be learned.
+TEST_F(PairsTest, UndesirableCompletionsAreNotLearned) {
+  const auto open = [this](const char* label) {
+    return Open(absl::StrCat(R"({"prompt": "a", "completion": " b", "label": )", label, "}"), false)
+        .status();
+  };
+  EXPECT_TRUE(open("true").ok()) << open("true");
+  EXPECT_THAT(std::string(open("false").message()),
+              AllOf(HasSubstr("o.jsonl line 1"), HasSubstr("--objective=kto")));
 }
 
 TEST_F(PairsTest, PairsAndOtherRecordsAreKeptApart) {

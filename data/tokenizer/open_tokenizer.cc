@@ -54,7 +54,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(const std::string& path
     return named(SentencePieceFromBytes(model, options.parse_special));
   }
   ZEROTH_ASSIGN_OR_RETURN(HfTokenizer files, ReadHfTokenizer(paths));
-  ZEROTH_RETURN_IF_ERROR_WITH(AddNewTokens(options.new_tokens, &files).status(), paths[0]);
+  ZEROTH_RETURN_IF_ERROR_WITH(AddNewTokens(options.new_tokens, &files), paths[0]);
   return named(TokenizerOf(std::move(files), options));
 }
 

@@ -71,6 +71,9 @@ struct PreferenceStatistics {
   // From the kCount means that PreferenceLoss writes. With kKto (`of_judgements`), the reward of a
   // desirable answer is 0 in the mean of undesirable ones, and the other way round.
   static PreferenceStatistics FromMeans(const float* means, bool of_judgements);
+  // False if no answer of the batch is judged so; the reward is 0 then.
+  bool has_chosen() const { return !kl.has_value() || desirable > 0; }
+  bool has_rejected() const { return !kl.has_value() || desirable < 1; }
   float margin() const { return reward_chosen - reward_rejected; }
 };
 

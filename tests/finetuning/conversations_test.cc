@@ -307,24 +307,29 @@ TEST_F(ConversationRunTest, ExportsSayWhatEndsATurnAndAdaptersBringTheirTemplate
             Read(dir_ / "tuned/final/chat_template.jinja"));
 }
 
-// A base model whose tokenizer does not have the tokens of ChatML. transformers 5 gives them these
-// ids by add_special_tokens.
+// A base model whose tokenizer does not have the tokens of ChatML, and has a token that only
+// tokenizer_config.json names. By add_special_tokens and save_pretrained, transformers 5.23 gives
+// all of them these ids and writes them into tokenizer.json.
 TEST_F(ConversationRunTest, NewTokensGetRowsOfTheirOwn) {
   const auto json = [](const fs::path& file) { return nlohmann::json::parse(Read(file)); };
   const fs::path model = dir_ / "model";
   nlohmann::json tokenizer = json(model / "tokenizer.json");
   nlohmann::json& added = tokenizer["added_tokens"];
-  const nlohmann::json in_full = added;
   ASSERT_EQ(added.size(), 3u);
+  nlohmann::json in_full = added;
+  in_full.insert(in_full.begin() + 1, added[1]);
+  for (int id = 900; id < 904; ++id) in_full[static_cast<size_t>(id - 900)]["id"] = id;
+  in_full[1]["content"] = "<pad>";
   added.erase(2);
   added.erase(1);
   Write(model / "tokenizer.json", tokenizer.dump());
   Write(model / "tokenizer_config.json",
-        nlohmann::json(
-            {{"eos_token", "<|endoftext|>"}, {"added_tokens_decoder", {{"900", added[0]}}}})
+        nlohmann::json({{"eos_token", "<|endoftext|>"},
+                        {"pad_token", "<pad>"},
+                        {"added_tokens_decoder", {{"900", added[0]}}}})
             .dump());
   nlohmann::json config = json(model / "config.json");
-  config["vocab_size"] = 901;
+  config["vocab_size"] = 902;
   config["tie_word_embeddings"] = false;
   Write(model / "config.json", config.dump());
   Write(dir_ / "text.txt", std::string(2000, 'a'));
@@ -353,14 +358,16 @@ TEST_F(ConversationRunTest, NewTokensGetRowsOfTheirOwn) {
     EXPECT_TRUE(Weights(name) == Weights("alone")) << name;
   }
   const fs::path final = dir_ / "alone/final";
-  EXPECT_EQ(json(final / "config.json")["vocab_size"], 903);
-  EXPECT_EQ(json(final / "config.json")["eos_token_id"][0], 902);
+  EXPECT_EQ(json(final / "config.json")["vocab_size"], 904);
+  EXPECT_EQ(json(final / "config.json")["eos_token_id"][0], 903);
   EXPECT_EQ(json(final / "tokenizer.json")["added_tokens"], in_full);
-  EXPECT_EQ(json(final / "tokenizer_config.json")["added_tokens_decoder"].size(), 3u);
+  EXPECT_EQ(json(final / "tokenizer_config.json")["added_tokens_decoder"].size(), 4u);
   const auto opened = OpenTokenizer(final.string());
   ASSERT_TRUE(opened.ok()) << opened.status();
-  EXPECT_EQ((*opened)->Find("<|im_start|>"), 901);
-  EXPECT_EQ((*opened)->Find("<|im_end|>"), 902);
+  EXPECT_EQ((*opened)->vocab_size(), 904);
+  EXPECT_EQ((*opened)->Find("<pad>"), 901);
+  EXPECT_EQ((*opened)->Find("<|im_start|>"), 902);
+  EXPECT_EQ((*opened)->Find("<|im_end|>"), 903);
   EXPECT_TRUE(Generate("--chat --max_tokens=2 --prompt=one --model=" + final.string()))
       << Read(dir_ / "error.txt");
 
@@ -370,7 +377,7 @@ TEST_F(ConversationRunTest, NewTokensGetRowsOfTheirOwn) {
   EXPECT_EQ(frozen.exit_code, 1);
   EXPECT_THAT(frozen.errors, HasSubstr("--lora_modules_to_save=embed_tokens,lm_head"));
   Train("lora", With(lora, {"--lora_modules_to_save=embed_tokens,lm_head"}));
-  EXPECT_EQ(json(dir_ / "lora/final/config.json")["vocab_size"], 903);
+  EXPECT_EQ(json(dir_ / "lora/final/config.json")["vocab_size"], 904);
   EXPECT_THAT(
       RunTrainer(With(Training("known"), With(grown, {"--new_tokens=<|endoftext|>"}))).errors,
       HasSubstr("\"<|endoftext|>\" is a token already, with the id 900; leave it out"));

@@ -115,11 +115,12 @@ absl::StatusOr<HfDirectory> OpenAdapted(const std::string& path, std::string bas
                           MergedWeights::Create(base->shared_weights(), adapter.weights(), products,
                                                 adapter.adapter().scale(), std::move(replaced)));
   HfDirectory model(base->path(), base->config(), std::move(merged));
-  if (const auto* gguf = dynamic_cast<const GgufWeights*>(&base->weights())) {
-    ZEROTH_RETURN_IF_ERROR(SetGgufTokenizer(gguf->metadata(), &model));
-  }
   // The adapter may have been trained with another chat template, or more tokens, than the base.
   ZEROTH_RETURN_IF_ERROR(model.TakeTokenizer(path));
+  const auto* const gguf = dynamic_cast<const GgufWeights*>(&base->weights());
+  if (gguf != nullptr && model.tokenizer_path() != path) {
+    ZEROTH_RETURN_IF_ERROR(SetGgufTokenizer(gguf->metadata(), &model));
+  }
   return model;
 }
 
