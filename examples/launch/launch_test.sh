@@ -166,10 +166,14 @@ done
 ZEROTH_JOB_SECRET="$(printf '%064d' 7)" trains kubernetes.yaml "${words[@]}"
 expect kubernetes.yaml "vocabulary 901" "hybrid_shard over 16 ranks" "16 sequences of 64 tokens"
 
-if command -v mpirun >/dev/null; then
-  trains mpirun.sh env RANKS=2 "$folder/mpirun.sh" --data="$work/text" --seq_len=16 --batch_size=1 \
-    --steps=1 --sample_tokens=0 --out="$work/mpirun"
-  expect mpirun.sh "full_shard over 2 ranks"
-else
-  echo "SKIPPED: mpirun.sh: there is no mpirun here"
-fi
+for mpirun in mpirun mpirun.mpich; do # of Open MPI, if Debian has both, and of MPICH
+  if command -v "$mpirun" >/dev/null; then
+    for ranks in 2 "$(($(nproc) + 1))"; do # as many as cores, and more
+      trains "mpirun.sh, $mpirun" env MPIRUN="$mpirun" RANKS="$ranks" "$folder/mpirun.sh" --data="$work/text" \
+        --seq_len=16 --batch_size=1 --steps=1 --sample_tokens=0 --out="$work/$mpirun$ranks"
+      expect "mpirun.sh, $mpirun" "full_shard over $ranks ranks"
+    done
+  else
+    echo "SKIPPED: mpirun.sh: there is no $mpirun here"
+  fi
+done
