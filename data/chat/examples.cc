@@ -267,8 +267,10 @@ absl::StatusOr<Example> Parse(RecordKind kind, const nlohmann::ordered_json& jso
     case RecordKind::kText:  // documents.cc reads text
     case RecordKind::kMessages:
     case RecordKind::kShareGpt:
-      return ParseConversation(json, kind);
+      break;
   }
+  return ParseConversation(json, kind);
+  return ParseConversation(json, kind);
 }
 
 }  // namespace
