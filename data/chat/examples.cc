@@ -270,7 +270,6 @@ absl::StatusOr<Example> Parse(RecordKind kind, const nlohmann::ordered_json& jso
       break;
   }
   return ParseConversation(json, kind);
-  return ParseConversation(json, kind);
 }
 
 }  // namespace
