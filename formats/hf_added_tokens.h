@@ -30,7 +30,7 @@ absl::Status AddTokensOfConfig(HfTokenizer* tokenizer);
 // Unimplemented: the tokenizer of this file cannot get new tokens, only a tokenizer.json can.
 absl::Status NoNewTokens(absl::string_view file);
 
-'// Adds special tokens with the next free ids, as add_special_tokens of transformers does.
+// Adds special tokens with the next free ids, as add_special_tokens of transformers does.
     // InvalidArgument for a token that the tokenizer has already, or that is not UTF-8; NoNewTokens
     // unless the tokenizer is a tokenizer.json, the one format that WriteAddedTokens writes.
     absl::Status

@@ -148,9 +148,12 @@ if SLURM_JOB_ID=18 sbatch "$work/slurm.sh" --out="$work/shared/slurm3" --lr=-2 >
 fi
 [[ "$(<"$work/scontrol")" == "requeue 17" ]] || fail "slurm.sh queues a run with an error again"
 
-# The pod's command, with the ConfigMap's file where the pod has it.
+# The pod's command, with the ConfigMap's file where the pod has it, and a program that has another name than those of
+# other runs here, because the preStop hook signals all of one name.
+trainer_name="zeroth-pod-$$"
+ln -s -- "$TRAINER" "$work/bin/$trainer_name"
 change kubernetes.yaml llama_1b "$work/config.json" 'seq_len = 2048' 'seq_len = 64' 'batch_size = 4' 'batch_size = 1' \
-  /shared/ "$SHARED/" /config/ "$work/"
+  /shared/ "$SHARED/" /config/ "$work/" /tmp/code "$work/code" zeroth-train "$trainer_name"
 # shellcheck disable=SC2016 # for Kubernetes to expand
 change_variables=('$(JOB_COMPLETION_INDEX)' 1 '$(JOB_UID)' 0b2c-5a)
 yaml="$(<"$work/kubernetes.yaml")"
@@ -159,17 +162,38 @@ for ((i = 0; i < ${#change_variables[@]}; i += 2)); do
   yaml="${yaml//"${change_variables[i]}"/"${change_variables[i + 1]}"}"
 done
 sed -n '/^  run.toml: |/,/^---/s/^    //p' <<<"$yaml" >"$work/run.toml"
-mapfile -t words < <(sed -n '/^ *command:/,/^ *env:/s/^ *- //p' <<<"$yaml")
+mapfile -t words < <(sed -n '/^ *command:$/,/^ *env:/s/^ *- //p' <<<"$yaml")
 for name in JOB_COMPLETION_INDEX JOB_UID ZEROTH_JOB_SECRET; do
   grep -q -- "- name: $name\$" <<<"$yaml" || fail "kubernetes.yaml sets no $name"
 done
-ZEROTH_JOB_SECRET="$(printf '%064d' 7)" trains kubernetes.yaml "${words[@]}"
+ZEROTH_JOB_SECRET="$(printf '%064d' 7)"
+export ZEROTH_JOB_SECRET
+trains kubernetes.yaml "${words[@]}"
 expect kubernetes.yaml "vocabulary 901" "hybrid_shard over 16 ranks" "16 sequences of 64 tokens"
+# The pod ends with the code of its ranks, which the Job's policy looks at.
+code=0
+output="$("${words[@]}" --lr=-2 2>&1)" || code=$?
+[[ "$code" == 1 ]] || fail "the pod of kubernetes.yaml ends with code $code after an error, expected 1: $output"
+pre_stop="$(sed -n 's/^ *command: \[sh, -c, "\(.*\)"\]$/\1/p' <<<"$yaml")"
+[[ -n "$pre_stop" ]] || fail "kubernetes.yaml has no preStop hook"
+rm "$work/code"
+STEPS=1000000 "${words[@]}" --out="$work/shared/pod" >"$work/output" 2>&1 &
+pod=$!
+while [[ ! -s "$work/shared/pod/metrics.jsonl" ]] && kill -0 "$pod"; do sleep 0.1; done
+sh -c "$pre_stop" >>"$work/output"
+code=0
+wait "$pod" || code=$?
+[[ "$code" == 75 ]] || fail "the pod of kubernetes.yaml ends with code $code after its hook, expected 75: $(<"$work/output")"
+expect kubernetes.yaml "interrupted after"
 
-if command -v mpirun >/dev/null; then
-  trains mpirun.sh env RANKS=2 "$folder/mpirun.sh" --data="$work/text" --seq_len=16 --batch_size=1 \
-    --steps=1 --sample_tokens=0 --out="$work/mpirun"
-  expect mpirun.sh "full_shard over 2 ranks"
-else
-  echo "SKIPPED: mpirun.sh: there is no mpirun here"
-fi
+for mpirun in mpirun mpirun.mpich; do # of Open MPI, if Debian has both, and of MPICH
+  if command -v "$mpirun" >/dev/null; then
+    for ranks in 2 "$(($(nproc) + 1))"; do # as many as cores, and more
+      trains "mpirun.sh, $mpirun" env MPIRUN="$mpirun" RANKS="$ranks" "$folder/mpirun.sh" --data="$work/text" \
+        --seq_len=16 --batch_size=1 --steps=1 --sample_tokens=0 --out="$work/$mpirun$ranks"
+      expect "mpirun.sh, $mpirun" "full_shard over $ranks ranks"
+    done
+  else
+    echo "SKIPPED: mpirun.sh: there is no $mpirun here"
+  fi
+done

@@ -7,12 +7,14 @@
 #SBATCH --gpus-per-node=8
 #SBATCH --cpus-per-task=8
 #SBATCH --time=04:00:00
-#SBATCH --signal=TERM@120
+#SBATCH --signal=USR1@120
 #SBATCH --requeue
+#SBATCH --open-mode=append
 #
 # A rank for each GPU. Two minutes before its time ends, or when it is preempted, the run saves a
 # checkpoint, stops with code 75, and is queued again to go on from there. For CPUs: leave out
-# --gpus-per-node, and train with --comm=mpi instead. Further arguments go to the trainer.
+# --gpus-per-node, and train with --device=cpu --comm=mpi instead, under srun --mpi=pmix (Open MPI) or
+# --mpi=pmi2 (MPICH). Further arguments go to the trainer.
 set -euo pipefail
 
 # Change these lines, and those above.

@@ -173,37 +173,66 @@ TEST_F(TrainMpiTest, AnErrorOfTheRunIsSaid) {
   EXPECT_TRUE(absl::StrContains(ranks.output, "above the memory limit of 1048576")) << ranks.output;
 }
 
+// Trains two ranks by the mpirun that `launcher` describes, and sends that mpirun a signal: expects
+// a checkpoint, no model, and a run that resumes. Stores what the interrupted run has printed.
+void InterruptAndResume(const Mpirun& launcher, int signal, MpirunOutcome& interrupted) {
+  const fs::path out = Scratch() / ("out" + std::to_string(signal));
+  const std::string log = (Scratch() / "log").string();
+  const auto run = [&](const Flags& flags) {
+    Mpirun ranks = Ranks(2, ByMpi(out, flags));
+    ranks.kind = launcher.kind;
+    ranks.environment = launcher.environment;
+    return ranks;
+  };
+  const pid_t mpirun = StartMpirun(run({"--steps=100000"}), log);
+  ASSERT_NO_FATAL_FAILURE(AwaitTraining(mpirun, out, log));
+  ASSERT_EQ(kill(mpirun, signal), 0);
+  interrupted = AwaitMpirun(mpirun, log);
+  EXPECT_FALSE(fs::exists(out / "final"));
+  EXPECT_TRUE(absl::StrContains(interrupted.output, "interrupted after ")) << interrupted.output;
+  const auto steps = Metrics(out).back()["summary"]["steps"].get<int64_t>();
+  const MpirunOutcome resumed =
+      RunMpirun(run({absl::StrCat("--steps=", steps + 2), "--resume=auto"}));
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
+  EXPECT_TRUE(fs::exists(out / kWeights));
+}
+
 // Signals sent to mpirun, not to its ranks. It forwards SIGUSR1 at once, and SIGTERM after the
 // configured delay.
 TEST_F(TrainMpiTest, ASignalToMpirunIsACheckpointAndNoModel) {
   for (const int signal : {SIGUSR1, SIGTERM, SIGINT}) {
     SCOPED_TRACE(signal);
-    const fs::path out = Scratch() / ("out" + std::to_string(signal));
-    const std::string log = (Scratch() / "log").string();
-    Mpirun run = Ranks(2, ByMpi(out, {"--steps=100000"}));
+    Mpirun launcher;
     if (signal != SIGUSR1) {
-      run.environment = {{"OMPI_MCA_odls_base_sigkill_timeout", "3"},
-                         {"PRTE_MCA_odls_base_sigkill_timeout", "3"}};
+      launcher.environment = {{"OMPI_MCA_odls_base_sigkill_timeout", "3"},
+                              {"PRTE_MCA_odls_base_sigkill_timeout", "3"}};
     }
-    const pid_t mpirun = StartMpirun(run, log);
-    ASSERT_NO_FATAL_FAILURE(AwaitTraining(mpirun, out, log));
-    ASSERT_EQ(kill(mpirun, signal), 0);
-    const MpirunOutcome ranks = AwaitMpirun(mpirun, log);
+    MpirunOutcome ranks;
+    ASSERT_NO_FATAL_FAILURE(InterruptAndResume(launcher, signal, ranks));
     EXPECT_NE(ranks.exit_code, 0) << ranks.output;
     if (signal == SIGUSR1) {
       EXPECT_EQ(ranks.exit_code, 75) << ranks.output;
     }
-    EXPECT_FALSE(fs::exists(out / "final"));
-    EXPECT_TRUE(absl::StrContains(ranks.output, "interrupted after ")) << ranks.output;
     // The warning appears if mpirun was not told to wait.
     EXPECT_EQ(absl::StrContains(ranks.output, "signals   mpirun kills its ranks a second after"),
               signal == SIGUSR1)
         << ranks.output;
-    const auto steps = Metrics(out).back()["summary"]["steps"].get<int64_t>();
-    const MpirunOutcome resumed =
-        RunMpirun(Ranks(2, ByMpi(out, {absl::StrCat("--steps=", steps + 2), "--resume=auto"})));
-    EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
-    EXPECT_TRUE(fs::exists(out / kWeights));
+  }
+}
+
+// MPICH's mpirun forwards each of them and waits. After SIGTERM or SIGINT it sometimes ends with 0
+// instead of the code of its ranks.
+TEST(TrainMpichTest, MpirunForwardsSignalsAndWaits) {
+  ZEROTH_SKIP_WITHOUT_MPIRUN(MpiKind::kMpich);
+  for (const int signal : {SIGUSR1, SIGTERM, SIGINT}) {
+    SCOPED_TRACE(signal);
+    Mpirun launcher;
+    launcher.kind = MpiKind::kMpich;
+    MpirunOutcome ranks;
+    ASSERT_NO_FATAL_FAILURE(InterruptAndResume(launcher, signal, ranks));
+    if (signal == SIGUSR1) {
+      EXPECT_EQ(ranks.exit_code, 75) << ranks.output;
+    }
   }
 }
 
