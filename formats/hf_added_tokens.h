@@ -31,10 +31,9 @@ absl::Status AddTokensOfConfig(HfTokenizer* tokenizer);
 absl::Status NoNewTokens(absl::string_view file);
 
 // Adds special tokens with the next free ids, as add_special_tokens of transformers does.
-    // InvalidArgument for a token that the tokenizer has already, or that is not UTF-8; NoNewTokens
-    // unless the tokenizer is a tokenizer.json, the one format that WriteAddedTokens writes.
-    absl::Status
-    AddNewTokens(absl::Span<const std::string> contents, HfTokenizer* tokenizer);
+// InvalidArgument for a token that the tokenizer has already, or that is not UTF-8; NoNewTokens
+// unless the tokenizer is a tokenizer.json, the one format that WriteAddedTokens writes.
+absl::Status AddNewTokens(absl::Span<const std::string> contents, HfTokenizer* tokenizer);
 
 // Writes the added tokens that a tokenizer's files lack into their contents, by name: into `name`,
 // which is a tokenizer.json, and into tokenizer_config.json if that lists its added tokens.
