@@ -47,6 +47,11 @@ std::map<std::string, PeftTensor> PeftHalves(const LanguageModel& model);
 // Returns PeftHalves and the parameters that are trained in full beside the adapters.
 std::map<std::string, PeftTensor> PeftTensors(const LanguageModel& model);
 
+// Returns the added tokens of the tokenizer at `path`, of which "" means that there is none, with
+// those of --new_tokens; empty without such. Errors of AddNewTokens and the files.
+absl::StatusOr<std::vector<AddedToken>> NewTokensOf(const TrainOptions& options,
+                                                    const std::string& path);
+
 // A snapshot of a tokenizer's files.
 struct TokenizerContent {
   std::map<std::string, std::string> files;  // by name; exported with the trained model
