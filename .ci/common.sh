@@ -13,6 +13,7 @@ trap 'rm -rf "$events" "$registry" "$state"' EXIT
 passed=0
 failed=0
 skipped=0
+checked=0 # other steps that ran
 
 # Reasons, as regular expressions, for which a step or a test case may be left out: the machine or the build lacks
 # something. Any other reason fails, so that no test is lost silently.
@@ -39,6 +40,7 @@ check() { # check WHAT COMMAND...
   local what="$1"
   shift
   say "$what"
+  checked=$((checked + 1))
   if ! "$@"; then
     echo "FAILED: $what"
     failed=$((failed + 1))
@@ -212,6 +214,11 @@ finish() {
     say "tests that no configuration here has run"
     echo "$never"
     skipped=$((skipped + $(wc -l <<<"$never")))
+  fi
+  # For jobs of one step, which would otherwise be green where it cannot run.
+  if [[ -n "${ZEROTH_MUST_RUN:-}" && $((passed + failed + checked)) == 0 ]]; then
+    echo "FAILED: nothing has run, and ZEROTH_MUST_RUN is set"
+    failed=1
   fi
   say "done"
   echo "$passed passed, $failed failed, $skipped skipped"

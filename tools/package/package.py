@@ -179,7 +179,7 @@ def write_wheel(output, version, tree, licenses, policy):
     tag = "py3-none-manylinux_%d_%d_%s" % (*policy, platform.machine())
     info = "zeroth-%s.dist-info/" % version
     entries = [("zeroth/" + name, read(path), os.stat(path).st_mode) for name, path in files_of(tree)]
-    entries += [("zeroth/" + name, read(path), 0o644) for name, path in files_of(PYTHON) if "__pycache__" not in name]
+    entries += [("zeroth/" + name, read(path), 0o644) for name, path in files_of(PYTHON) if name.endswith((".py", "py.typed"))]
     text = {
         "zeroth/_version.py": "__version__ = \"%s\"\n" % version,
         info + "METADATA": "Metadata-Version: 2.1\nName: zeroth\nVersion: %s\nSummary: %s\nLicense: Apache-2.0\n"

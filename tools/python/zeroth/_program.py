@@ -66,7 +66,10 @@ def error_of(command: str, code: int, errors: bytes) -> Error:
 
 def printed(words: List[str]) -> str:
     """Runs a program to its end, and returns what it has printed. After Ctrl-C it is ended, too."""
-    done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+    try:
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+    except OSError as error:
+        raise Error("cannot start zeroth %s: %s" % (words[1], error.strerror)) from error
     if done.returncode != 0:
         raise error_of(words[1], done.returncode, done.stderr)
     return done.stdout.decode(errors="replace")

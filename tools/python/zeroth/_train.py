@@ -69,7 +69,7 @@ class Run:
         self._process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=self._output, stderr=self._errors)
         try:
             self._begin(here)
-        except KeyboardInterrupt:
+        except BaseException:  # the caller gets no Run to stop it by
             self._end()
             raise
 
@@ -206,8 +206,8 @@ class Run:
         """A second SIGTERM would end the run at once."""
         with self._lock:
             if not self._told:
-                self._told = True
                 self._process.terminate()
+                self._told = True
 
     def _end(self) -> None:
         """While an exception is raised, ends the run. Ctrl-C during that does not wait for the step."""

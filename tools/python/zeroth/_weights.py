@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 INDEX = "model.safetensors.index.json"
 # NumPy has neither bfloat16 nor 8-bit floats: their bits.
+NORESERVE = 0x4000  # MAP_NORESERVE, which the module has from Python 3.11 on
 DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "F8_E4M3": "u1", "F8_E5M2": "u1", "I64": "<i8",
           "I32": "<i4", "I16": "<i2", "I8": "i1", "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "u1", "BOOL": "?"}
 
@@ -69,7 +70,8 @@ def _map(path: pathlib.Path) -> Dict[str, numpy.ndarray[Any, Any]]:
             if size < 8 or length > size - 8:
                 raise Error("%s is cut short, or no safetensors file" % path)
             begin, header = 8 + length, file.read(length)
-            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+            # Copy on write. Without NORESERVE, Linux refuses a file that is larger than memory and swap.
+            data = mmap.mmap(file.fileno(), 0, flags=mmap.MAP_PRIVATE | NORESERVE, prot=mmap.PROT_READ | mmap.PROT_WRITE)
     except OSError as error:
         raise Error("cannot read %s: %s; expected a safetensors file" % (path, error.strerror)) from error
     found = {}
