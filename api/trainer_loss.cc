@@ -115,7 +115,7 @@ absl::Status Trainer::ComputeKl(const StepInputs& inputs) {
   Context& context = sharded_->context();
   const NoGradient inference(sharded_->tape());
   const auto without_dropout = context.UseDraws(std::nullopt);
-  context.set_loss_divisor(inputs.divisor());
+  context.set_token_divisor(inputs.divisor());
   ZEROTH_ASSIGN_OR_RETURN(const Tensor terms, inputs.MakeKlTerms());
   for (int64_t i = 0; i < inputs.micro_batches(); ++i) {
     context.set_document_starts(inputs.starts(i));
