@@ -6,7 +6,7 @@ the losses. Prints a table of times and sizes, beside `pip install torch`.
 
     tests/packages/clean_roots.py PACKAGES [RELEASE...]
 
-PACKAGES is the folder of the wheel and the Debian package, RELEASE is bookworm or testing.
+PACKAGES is the folder of //tools/package:packages, RELEASE is bookworm or testing.
 Exits with 3 where there can be no such system (.ci/debian, which says more), with 1 where a package does not work.
 """
 
@@ -70,6 +70,8 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         sizes = {}
         for name in os.listdir(packages):
+            if name.endswith(".oci.tar"):  # //tools/package:package_test runs the image
+                continue
             sizes["wheel" if name.endswith(".whl") else "deb"] = os.path.getsize(os.path.join(packages, name)) / 1e6
             shutil.copy(os.path.join(packages, name), folder)
         shutil.copy(os.path.join(ROOT, "README.md"), folder)

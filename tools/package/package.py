@@ -1,18 +1,20 @@
 #!/usr/bin/env python3
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
-"""Makes a wheel and a Debian package of the programs, with the libraries that not every Linux has.
+"""Makes a wheel, a Debian package and an OCI image of the programs, with the libraries that not every Linux has.
 
     package.py OUTPUT VERSION DISPATCHER LICENSE NAME=PROGRAM...
 
-Both have one tree: bin/zeroth, and in lib/zeroth the programs that it runs and their libraries. The wheel also has the
-Python package of ../python. The same programs give the same bytes: files are in the order of their names, without
-times, owners or names of this machine.
+All have one tree: bin/zeroth, and in lib/zeroth the programs that it runs and their libraries. The wheel also has the
+Python package of ../python. The image also has this machine's C and C++ libraries and the few tools that bin/zeroth calls,
+and lacks the Python programs. The same programs give the same bytes: files are in the order of their names, without times,
+owners or names of this machine.
 """
 
 import base64
 import gzip
 import hashlib
 import io
+import json
 import os
 import platform
 import re
@@ -25,6 +27,9 @@ import zipfile
 
 # Libraries of every Debian with C++ programs, and of the policies for wheels (PEP 600).
 EVERYWHERE = re.compile(r"(ld-linux.*|libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s)\.so.*")
+# Programs that bin/zeroth calls. An image has copies of this machine's.
+TOOLS = {"sh": "bin/sh", "cat": "usr/bin/cat", "dirname": "usr/bin/dirname", "readlink": "usr/bin/readlink",
+         "sed": "usr/bin/sed", "sort": "usr/bin/sort"}
 # Debian packages of the libraries whose code is compiled into the programs, from headers or static archives.
 COMPILED_IN = ("libabsl-dev", "libhwy-dev", "libtomlplusplus-dev", "libxxhash-dev", "nlohmann-json3-dev")
 COMMON_LICENSES = "/usr/share/common-licenses/"  # of Debian; copyright files point into it
@@ -53,22 +58,27 @@ def is_elf(path):
 
 
 def libraries_of(program):
-    """Returns the paths of the shared libraries to bundle by the names under which they are looked up."""
-    found = {}
-    for name, path in re.findall(r"^\s*(\S+) => (.*?)(?: \(0x[0-9a-f]+\))?$", run("ldd", program), re.MULTILINE):
-        if EVERYWHERE.fullmatch(name):
-            continue
+    """Returns the paths of all shared libraries and of the dynamic loader by the names under which they are looked up."""
+    printed = run("ldd", program)
+    found = {path: path for path in re.findall(r"^\s*(/\S+) \(0x[0-9a-f]+\)$", printed, re.MULTILINE)}
+    for name, path in re.findall(r"^\s*(\S+) => (.*?)(?: \(0x[0-9a-f]+\))?$", printed, re.MULTILINE):
         if path == "not found":
             sys.exit("package: %s needs %s, which is not found; build the program on this machine" % (program, name))
         found[name] = path
     return found
 
 
-def notices(libraries):
-    """Returns the licences of the bundled and the compiled-in libraries, and those that they point to. The former are
-    Debian's copyright files, or those in licenses/ beside the folder of the library."""
+def bundled_of(program):
+    """Returns those of its libraries that not every Linux has."""
+    return {name: path for name, path in libraries_of(program).items()
+            if not EVERYWHERE.fullmatch(os.path.basename(name))}
+
+
+def notices(files):
+    """Returns the licences of these files, of the libraries that are compiled in, and those that they point to. The first
+    are Debian's copyright files, or those in licenses/ beside the folder of a library."""
     texts = {package: copyright_of(package) for package in COMPILED_IN}
-    for path in libraries.values():
+    for path in files:
         licenses = os.path.join(os.path.dirname(os.path.dirname(path)), "licenses")
         # Since /usr was merged, a package may name a file by either path.
         real = os.path.realpath(path)
@@ -100,8 +110,8 @@ def read_text(path):
     return read(path).decode(errors="replace")
 
 
-def stage(tree, dispatcher, license_file, programs):
-    """Fills the folder, and returns the licences of what is in it."""
+def stage(tree, dispatcher, programs):
+    """Fills the folder, and returns the paths of the libraries that it put there."""
     folder = os.path.join(tree, "lib", "zeroth")
     os.makedirs(folder)
     os.makedirs(os.path.join(tree, "bin"))
@@ -110,7 +120,7 @@ def stage(tree, dispatcher, license_file, programs):
     for name, program in programs.items():
         target = os.path.join(folder, name)
         if is_elf(program):
-            libraries.update(libraries_of(program))
+            libraries.update(bundled_of(program))
             run("strip", "-o", target, program)
         else:
             shutil.copy(program, target)
@@ -125,7 +135,7 @@ def stage(tree, dispatcher, license_file, programs):
             # DT_RPATH, unlike DT_RUNPATH, also counts for the libraries of libraries.
             run("patchelf", "--force-rpath", "--set-rpath", "$ORIGIN", path)
     os.chmod(os.path.join(tree, "bin", "zeroth"), 0o755)
-    return read(license_file).decode() + notices(libraries)
+    return list(libraries.values())
 
 
 def files_of(tree):
@@ -206,23 +216,30 @@ def write_entry(wheel, name, content, mode):
 
 
 def tar_of(files):
-    """Returns a compressed archive of (name, content, mode), with the folders of the names."""
+    """Returns an archive of (name, content, mode), with the folders of the names. Folders have no content."""
     folders = set()
     for name, _, _ in files:
         parts = name.split("/")[1:-1]
         folders.update("./" + "/".join(parts[:count]) for count in range(len(parts) + 1))
+    folders.difference_update(name for name, _, _ in files)
     buffer = io.BytesIO()
-    with gzip.GzipFile(fileobj=buffer, mode="wb", compresslevel=6, mtime=0) as compressed, \
-            tarfile.open(fileobj=compressed, mode="w", format=tarfile.GNU_FORMAT) as archive:
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as archive:
         for name, content, mode in sorted([(name, None, 0o755) for name in folders] + files):
             entry = tarfile.TarInfo(name)
-            entry.mode, entry.uname, entry.gname = mode & 0o777, "root", "root"
+            entry.mode, entry.uname, entry.gname = mode & 0o7777, "root", "root"
             if content is None:
                 entry.type = tarfile.DIRTYPE
                 archive.addfile(entry)
             else:
                 entry.size = len(content)
                 archive.addfile(entry, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def compress(content):
+    buffer = io.BytesIO()
+    with gzip.GzipFile(fileobj=buffer, mode="wb", compresslevel=6, mtime=0) as compressed:
+        compressed.write(content)
     return buffer.getvalue()
 
 
@@ -241,10 +258,86 @@ def write_deb(output, version, tree, licenses, glibc, glibcxx):
                 libstdcxx_of(glibcxx), SUMMARY))
     with open(os.path.join(output, "zeroth_%s_%s.deb" % (version, architecture)), "wb") as deb:
         deb.write(b"!<arch>\n")
-        for name, content in (("debian-binary", b"2.0\n"), ("control.tar.gz", tar_of(
-                [("./control", control.encode(), 0o644)])), ("data.tar.gz", tar_of(files))):
+        for name, content in (("debian-binary", b"2.0\n"),
+                              ("control.tar.gz", compress(tar_of([("./control", control.encode(), 0o644)]))),
+                              ("data.tar.gz", compress(tar_of(files)))):
             deb.write(b"%-16s%-12d%-6d%-6d%-8o%-10d`\n" % (name.encode(), 0, 0, 0, 0o100644, len(content)))
             deb.write(content + b"\n" * (len(content) % 2))
+
+
+def system_files(tree):
+    """Returns (path in an image, path) of what the programs of the tree need that the tree lacks: the dynamic loader, the
+    libraries of every Linux, and the tools of bin/zeroth with theirs."""
+    found = {}
+    for _, path in files_of(tree):
+        if is_elf(path) and os.access(path, os.X_OK):
+            found.update((library.lstrip("/"), library) for library in libraries_of(path).values()
+                         if os.path.relpath(library, tree).startswith(".."))
+    for name, target in TOOLS.items():
+        path = shutil.which(name)
+        if path is None:
+            sys.exit("package: there is no %s, which bin/zeroth calls in the image: apt-get install coreutils dash sed" % name)
+        found[target] = path
+        found.update((library.lstrip("/"), library) for library in libraries_of(path).values())
+    return sorted(found.items())
+
+
+def write_image(output, version, tree, licenses, system):
+    """Writes an archive of an OCI image layout, with one layer. See the OCI's image specification 1.0."""
+    architecture = DEBIAN_ARCHITECTURES[platform.machine()]
+    files = [("./usr/" + name, read(path), os.stat(path).st_mode) for name, path in files_of(tree)
+             if is_elf(path) or name == "bin/zeroth"]
+    files += [("./" + name, read(path), os.stat(path).st_mode) for name, path in system]
+    files += [("./etc/passwd", b"root:x:0:0:root:/work:/bin/sh\n", 0o644), ("./etc/group", b"root:x:0:\n", 0o644),
+              ("./usr/share/doc/zeroth/copyright", licenses.encode(), 0o644), ("./tmp", None, 0o1777)]
+    # The image may be mounted read-only, so what is mounted in it is there.
+    files += [("./" + name, None, 0o755) for name in ("dev", "proc", "sys", "work")]
+    layer = tar_of(files)
+    layer_digest = digest_of(layer)
+    created = "%04d-%02d-%02dT%02d:%02d:%02dZ" % DATE
+    labels = {"title": "zeroth", "version": version, "description": SUMMARY}
+    configuration = {
+        "created": created,
+        "architecture": architecture,
+        "os": "linux",
+        "config": {
+            "Entrypoint": ["zeroth"],
+            "Env": ["PATH=/usr/bin:/bin"],
+            "WorkingDir": "/work",
+            "Labels": {"org.opencontainers.image." + name: value for name, value in labels.items()},
+        },
+        "rootfs": {"type": "layers", "diff_ids": [layer_digest]},
+        "history": [{"created": created, "created_by": "package.py"}],
+    }
+    layout = {"./oci-layout": json_of({"imageLayoutVersion": "1.0.0"})}
+
+    def put(kind, content):
+        """Puts a blob into the layout, and returns its descriptor."""
+        layout["./blobs/" + digest_of(content).replace(":", "/")] = content
+        return {"mediaType": "application/vnd.oci.image.%s" % kind, "digest": digest_of(content), "size": len(content)}
+
+    manifest = put("manifest.v1+json", json_of({
+        "schemaVersion": 2,
+        "mediaType": "application/vnd.oci.image.manifest.v1+json",
+        "config": put("config.v1+json", json_of(configuration)),
+        "layers": [put("layer.v1.tar+gzip", compress(layer))],
+    }))
+    manifest["platform"] = {"architecture": architecture, "os": "linux"}
+    # The tag in a layout, and the name under which podman and containerd load the image.
+    manifest["annotations"] = {"org.opencontainers.image.ref.name": version,
+                               "io.containerd.image.name": "localhost/zeroth:" + version}
+    layout["./index.json"] = json_of({"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json",
+                                      "manifests": [manifest]})
+    with open(os.path.join(output, "zeroth_%s_%s.oci.tar" % (version, architecture)), "wb") as image:
+        image.write(tar_of([(name, content, 0o644) for name, content in layout.items()]))
+
+
+def digest_of(content):
+    return "sha256:" + hashlib.sha256(content).hexdigest()
+
+
+def json_of(value):
+    return json.dumps(value, indent=1).encode()
 
 
 def main():
@@ -256,10 +349,13 @@ def main():
     os.makedirs(output, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         tree = os.path.join(folder, "tree")
-        licenses = stage(tree, dispatcher, license_file, programs)
+        libraries, text = stage(tree, dispatcher, programs), read_text(license_file)
+        licenses = text + notices(libraries)
         glibc, glibcxx = newest_symbol(tree, "GLIBC"), newest_symbol(tree, "GLIBCXX")
         write_wheel(output, version, tree, licenses, policy_of(glibc, glibcxx))
         write_deb(output, version, tree, licenses, glibc, glibcxx)
+        system = system_files(tree)
+        write_image(output, version, tree, text + notices(libraries + [path for _, path in system]), system)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 #
-# package_test PACKAGES TEXT PACK DISPATCHER PROGRAM INTERPRETER_FILE: installs the wheel and the Debian package, and runs
-# each command once, from folders without the repository and with an environment that says nothing of it. Packs PROGRAM
-# alone again. INTERPRETER_FILE names a Python that has auditwheel.
+# package_test PACKAGES TEXT PACK DISPATCHER PROGRAM INTERPRETER_FILE: installs the wheel and the Debian package, unpacks
+# the image, and runs each command once, from folders without the repository and with an environment that says nothing of
+# it. Packs PROGRAM alone again. INTERPRETER_FILE names a Python that has auditwheel.
 set -euo pipefail
 packages="$PWD/$1"
 text="$PWD/$2"
@@ -34,7 +34,10 @@ run_each() { # run_each ZEROTH
   zeroth convert --in=run/final --out=model.gguf || fail convert
   zeroth inspect model.gguf | grep embd >/dev/null || fail inspect
   zeroth completion bash | grep -e --strategy= >/dev/null || fail completion
-  if python3 -c 'import tomllib' 2>/dev/null; then
+  if [[ "$program" == "$folder/image" ]]; then
+    if said="$(zeroth report run 2>&1)"; then fail "the image has report, but no Python"; fi
+    [[ "$said" == *"image leaves out report and follow"* ]] || fail "zeroth report in the image says: $said"
+  elif python3 -c 'import tomllib' 2>/dev/null; then
     zeroth report run || fail report
     zeroth follow run --help | grep mlflow >/dev/null || fail follow
   fi
@@ -91,6 +94,44 @@ else
   echo "SKIPPED: there is no auditwheel"
 fi
 
+# Runs the image as a container's runtime does: in a root folder that has only the image's files, without network, with the
+# arguments, environment and folder that umoci reads from the image, and with this folder mounted at /work.
+image="$(echo "$packages"/*.oci.tar)"
+if ! command -v umoci >/dev/null; then
+  echo "SKIPPED: there is no umoci"
+elif ! said="$(unshare --user --map-root-user --mount --net mount -t tmpfs tmpfs /tmp 2>&1)"; then
+  echo "SKIPPED: namespaces cannot be made here: $said"
+else
+  mkdir "$folder/layout"
+  tar --extract --file="$image" --directory="$folder/layout"
+  umoci unpack --rootless --image="$folder/layout:$version" "$folder/bundle" || fail "umoci cannot unpack $image"
+  python3 -c '
+import json, sys
+process = json.load(open(sys.argv[1] + "/config.json"))["process"]
+for name, lines in (("env", process["env"]), ("cwd", [process["cwd"]]), ("args", process["args"])):
+    open(sys.argv[1] + "/" + name, "w").write("".join(line + "\n" for line in lines))' "$folder/bundle"
+  cat >"$folder/image" <<'END'
+#!/usr/bin/env bash
+bundle="$(dirname -- "$0")/bundle"
+mapfile -t env <"$bundle/env"
+mapfile -t args <"$bundle/args"
+exec unshare --user --map-root-user --mount --net bash -euc '
+  mount --bind . "$1/work"
+  for name in dev proc; do mount --rbind "/$name" "$1/$name"; done
+  shift
+  exec "$@"' enter "$bundle/rootfs" env -i "${env[@]}" unshare --root="$bundle/rootfs" --wd="$(<"$bundle/cwd")" \
+  "${args[@]}" "$@"
+END
+  chmod +x "$folder/image"
+  run_each "$folder/image"
+fi
+if command -v skopeo >/dev/null; then
+  said="$(skopeo --tmpdir="$folder" inspect --config "oci-archive:$image")" || fail "skopeo cannot read $image"
+  [[ "$(tr -d '[:space:]' <<<"$said")" == *'"Entrypoint":["zeroth"]'* ]] || fail "skopeo says of $image: $said"
+else
+  echo "SKIPPED: there is no skopeo"
+fi
+
 # The same bytes, whatever the umask, the folder and the words of this machine.
 pack_again() { # pack_again UMASK FOLDER LANGUAGE
   mkdir -p "$folder/$2"
@@ -99,5 +140,5 @@ pack_again() { # pack_again UMASK FOLDER LANGUAGE
   (cd "$folder/$2/packed" && sha256sum -- *)
 }
 expected="$(pack_again 022 one C)"
-[[ "$(wc -l <<<"$expected")" == 2 ]] || fail "package.py wrote: $expected"
+[[ "$(wc -l <<<"$expected")" == 3 ]] || fail "package.py wrote: $expected"
 [[ "$(pack_again 077 another/folder C.UTF-8)" == "$expected" ]] || fail "package.py does not write the same bytes twice"

@@ -40,6 +40,31 @@ expect_command() { # expect_command WORD
   die "there is no command '$1'; expected one of: $commands"
 }
 
+# Arrow's libraries are compiled for SSE4.2, so on an older processor programs would end by SIGILL.
+check_processor() {
+  set -- "$programs"/libarrow.so.*
+  [ -e "$1" ] && [ -r /proc/cpuinfo ] || return 0
+  while IFS= read -r line; do
+    case "$line" in flags*:*) break ;; esac
+  done </proc/cpuinfo
+  case "$line" in flags*:*) ;; *) return 0 ;; esac
+  missing=''
+  for flag in pni ssse3 sse4_1 sse4_2 popcnt; do
+    case " ${line#*:} " in *" $flag "*) ;; *) missing="$missing $flag" ;; esac
+  done
+  [ -z "$missing" ] || die "this processor lacks instructions that Apache Arrow's libraries need; expected these flags \
+in /proc/cpuinfo:$missing. Use a processor with SSE4.2 (x86-64-v2), or build from source without Arrow."
+}
+
+start() { # start COMMAND ARGUMENTS...
+  program="$programs/$1"
+  [ -x "$program" ] || die "$program is missing. The container image leaves out report and follow, which need Python; \
+run them from the wheel or the Debian package"
+  check_processor
+  shift
+  exec "$program" "$@"
+}
+
 # Prints the flags of a command, one a line: its name, a tab, and its words if it takes only these, as the program's
 # --help lists them.
 flags_of() {
@@ -132,9 +157,9 @@ case "${1-}" in
   help)
     [ $# -gt 1 ] || { usage && exit; }
     expect_command "$2"
-    exec "$programs/$2" --help
+    start "$2" --help
     ;;
-  --version) exec "$programs/train" --version ;;
+  --version) start train --version ;;
   completion)
     case "${2-}" in
       bash | zsh | fish) "complete_$2" ;;
@@ -143,8 +168,6 @@ case "${1-}" in
     ;;
   *)
     expect_command "$1"
-    program="$programs/$1"
-    shift
-    exec "$program" "$@"
+    start "$@"
     ;;
 esac

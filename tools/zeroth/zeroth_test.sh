@@ -48,6 +48,29 @@ for wrong in 'train generate' 'trai?' ' train' 'completion bash'; do
     fail "zeroth '$wrong' exits with $code and says: $said"
 done
 
+code=0
+said="$(zeroth plan 2>&1)" || code=$?
+[[ "$code" == 2 && "$said" == "zeroth: "*"/plan is missing. "* ]] || fail "without plan, zeroth exits with $code and says: $said"
+
+# Another processor: Core 2 of 2006 lacks SSE4 and popcnt; this Nehalem, of 2008, lacks nothing.
+nehalem='fpu sse sse2 ht syscall nx lm pni ssse3 cx16 sse4_1 sse4_2 popcnt lahf_lm'
+sed "s|/proc/cpuinfo|$PWD/cpuinfo|" "$zeroth" >bin/older
+chmod +x bin/older
+start_on() { # start_on FLAGS
+  printf 'processor\t: 0\nflags\t\t: %s\nbugs\t\t: none\n' "$1" >cpuinfo
+  bin/older --version 2>&1
+}
+expect "an old processor without Arrow" "$(zeroth --version)" "$(start_on 'fpu sse sse2')"
+touch libarrow.so.1
+expect "a processor that is new enough" "$(zeroth --version)" "$(start_on "$nehalem")"
+code=0
+said="$(start_on "${nehalem/sse4_1 sse4_2 popcnt /}")" || code=$?
+[[ "$code" == 2 && "$said" == "zeroth: this processor lacks "*"$PWD/cpuinfo: sse4_1 sse4_2 popcnt. "* ]] ||
+  fail "on an old processor zeroth exits with $code and says: $said"
+echo 'Features : fp asimd' >cpuinfo
+expect "a processor of another architecture" "$(zeroth --version)" "$(bin/older --version)"
+rm libarrow.so.1 bin/older
+
 # Bash, as readline calls it.
 # shellcheck disable=SC2016
 bash_words() { bash -c 'eval "$(zeroth completion bash)"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _zeroth
