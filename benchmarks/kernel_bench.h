@@ -19,6 +19,7 @@
 #include "zeroth/kernels/attention/attention.h"
 #include "zeroth/kernels/gemm/gemm.h"
 #include "zeroth/kernels/kernels.h"
+#include "zeroth/kernels/packed/packed_format.h"
 
 namespace zeroth {
 
@@ -113,6 +114,14 @@ enum class Pass : uint8_t { kForward, kInputGradient, kWeightGradient };
 // y = x w + bias; dx = dy w^T, times gelu' if the layer follows a GELU; dw = x^T dy in fp32.
 absl::StatusOr<GemmArgs> LayerProduct(KernelBench& bench, const Layer& layer, Pass pass,
                                       DType dtype);
+
+// Unpacks a random matrix in few bits. UnpackBytes are what must be read and written.
+absl::StatusOr<Op> PrepareUnpack(KernelBench& bench, const PackedShape& shape, DType dtype);
+double UnpackBytes(const PackedShape& shape, DType dtype);
+
+// The forward of a layer whose weights [out, in] are packed: unpacks them, then multiplies.
+absl::StatusOr<Op> PreparePackedLinear(KernelBench& bench, const Layer& layer, PackedFormat format,
+                                       DType dtype);
 
 // Prepares attention or its backward. FLOPs count only scores below the diagonal and in the window.
 absl::StatusOr<Op> PrepareAttention(KernelBench& bench, Kernels& kernels,

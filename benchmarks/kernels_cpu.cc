@@ -15,6 +15,9 @@
 // stays in cache (gemm_peak). In fp32, fma_peak is what the core does without memory (fma_peak.h),
 // in GFLOP/s as well. Gradients of weights are fp32 whatever the operands' type.
 //
+// BM_Unpack restores weights in few bits; its floor moves as many bytes. A BM_PackedLinear's floor
+// is the same layer with weights in full: its ratio is what is left of that layer's rate.
+//
 // ratio_to_floor: the rate of the best iteration divided by that of the best floor; 1 is the floor.
 
 #include <algorithm>
@@ -35,6 +38,7 @@
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/tensor/tensor.h"
 #include "zeroth/kernels/gemm/gemm.h"
+#include "zeroth/kernels/packed/packed_format.h"
 
 namespace zeroth {
 namespace {
@@ -309,6 +313,48 @@ void RegisterProducts(DType dtype) {
       ->MinTime(4.0);
 }
 
+// Restores a matrix of `mib` MiB, the values and the packed bytes together.
+absl::Status RunUnpack(benchmark::State& state, PackedFormat format, DType dtype) {
+  PackedShape shape = {format, 1, 4 * kDim};
+  shape.rows =
+      static_cast<int64_t>(static_cast<double>(state.range(0) << 20) / UnpackBytes(shape, dtype));
+  KernelBench bench;
+  ZEROTH_RETURN_IF_ERROR(bench.Open("cpu"));
+  ZEROTH_ASSIGN_OR_RETURN(const Op op, PrepareUnpack(bench, shape, dtype));
+  const double moved = UnpackBytes(shape, dtype);
+  ZEROTH_ASSIGN_OR_RETURN(const Op floor,
+                          PrepareFloor(bench, Floor::kTriad, static_cast<int64_t>(moved)));
+  return Compare(state, bench, op, {moved, "GB/s"}, floor, {moved, "floor_GB/s"});
+}
+
+absl::Status RunPackedLinear(benchmark::State& state, PackedFormat format, DType dtype) {
+  const Layer layer = {"", "", state.range(0), kDim, 4 * kDim, /*gpt2=*/false};
+  KernelBench bench;
+  ZEROTH_RETURN_IF_ERROR(bench.Open("cpu"));
+  ZEROTH_ASSIGN_OR_RETURN(const Op op, PreparePackedLinear(bench, layer, format, dtype));
+  ZEROTH_ASSIGN_OR_RETURN(const GemmArgs full, LayerProduct(bench, layer, Pass::kForward, dtype));
+  return Compare(state, bench, op, {layer.flops(), "GFLOP/s"},
+                 [&] { return kernels::Gemm(bench.kernels(), full); },
+                 {layer.flops(), "linear_GFLOP/s"});
+}
+
+void RegisterPacked(DType dtype) {
+  for (const PackedFormat format : kPackedFormats) {
+    const std::string name = absl::StrCat(PackedFormatName(format), "_", DTypeName(dtype));
+    Register(absl::StrCat("BM_Unpack/", name),
+             [=](benchmark::State& state) { return RunUnpack(state, format, dtype); })
+        ->ArgName("MiB")
+        ->Arg(12)
+        ->Arg(768)
+        ->Unit(benchmark::kMicrosecond);
+    Register(absl::StrCat("BM_PackedLinear/", name),
+             [=](benchmark::State& state) { return RunPackedLinear(state, format, dtype); })
+        ->ArgName("tokens")
+        ->Arg(256)
+        ->Arg(1024);
+  }
+}
+
 [[maybe_unused]] const bool registered = [] {
   for (const Case& test : kCases) {
     Register(absl::StrCat("BM_", test.name),
@@ -318,7 +364,10 @@ void RegisterProducts(DType dtype) {
         ->Arg(768)
         ->Unit(benchmark::kMicrosecond);
   }
-  for (const DType dtype : {kFp32, kBf16}) RegisterProducts(dtype);
+  for (const DType dtype : {kFp32, kBf16}) {
+    RegisterProducts(dtype);
+    RegisterPacked(dtype);
+  }
   return true;
 }();
 

@@ -27,6 +27,7 @@
 #include "zeroth/kernels/fp8/fp8.h"
 #include "zeroth/kernels/fp8/fp8_format.h"
 #include "zeroth/kernels/gemm/gemm.h"
+#include "zeroth/kernels/packed/packed_format.h"
 
 namespace zeroth {
 namespace {
@@ -155,6 +156,17 @@ absl::Status RunLayerFp8(benchmark::State& state, const Layer& layer, bool with_
   });
 }
 
+// Restores a layer's weights from few bits. With the layer's forward GEMM, the floor is that of
+// both.
+absl::Status RunPacked(benchmark::State& state, const Layer& layer, PackedFormat format,
+                       bool with_gemm) {
+  ZEROTH_ASSIGN_OR_RETURN(CudaBench* const bench, CudaBench::Get());
+  const PackedShape shape = {format, layer.out, layer.in};
+  ZEROTH_ASSIGN_OR_RETURN(const Op op, with_gemm ? PreparePackedLinear(*bench, layer, format, kBf16)
+                                                 : PrepareUnpack(*bench, shape, kBf16));
+  return bench->Run(state, {with_gemm ? layer.flops() : 0, UnpackBytes(shape, kBf16)}, op);
+}
+
 absl::Status RunAttention(benchmark::State& state, const AttentionShape& shape, bool by_cudnn,
                           bool backward) {
   ZEROTH_ASSIGN_OR_RETURN(CudaBench* const bench, CudaBench::Get());
@@ -201,6 +213,19 @@ void RegisterLayers() {
   }
 }
 
+void RegisterPacked() {
+  for (const Layer& layer : kLayers) {
+    if (layer.gpt2) continue;
+    for (const PackedFormat format : kPackedFormats) {
+      for (const bool with_gemm : {false, true}) {
+        RegisterOnGpu(absl::StrCat(with_gemm ? "BM_PackedLinear/" : "BM_Unpack/", layer.model, "/",
+                                   layer.name, "_", PackedFormatName(format)),
+                      [=](auto& state) { return RunPacked(state, layer, format, with_gemm); });
+      }
+    }
+  }
+}
+
 [[maybe_unused]] const bool registered = [] {
   for (const Case& test : kCases) {
     for (const Activations& on : kModels) {
@@ -219,6 +244,7 @@ void RegisterLayers() {
   RegisterOnGpu("BM_SquareGemm/fp8",
                 [=](auto& state) { return RunLayerFp8(state, kSquare, false); });
   RegisterLayers();
+  RegisterPacked();
   for (const auto& [model, shape] : {std::pair("gpt2_124m", AttentionShape{64, 1024, 12, 12, 64}),
                                      std::pair("gpt2_1558m", AttentionShape{16, 1024, 25, 25, 64}),
                                      std::pair("llama_1b", AttentionShape{16, 2048, 32, 4, 64}),

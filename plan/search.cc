@@ -14,6 +14,7 @@
 #include "absl/strings/strip.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/nn/layers/linear.h"
 #include "zeroth/options/option_registry.h"
 
 namespace zeroth {
@@ -163,7 +164,9 @@ absl::StatusOr<LargestPlan> PlanWith(const Direction& direction, int64_t value,
   ZEROTH_RETURN_IF_ERROR(Validate(largest.options));
   ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model,
                           build(is_flag ? std::nullopt : std::optional<int64_t>(value)));
-  largest.parameters = model->ParameterCount();
+  for (const Parameter* parameter : StoredParameters(*model)) {
+    largest.parameters += parameter->global_numel();
+  }
   ZEROTH_ASSIGN_OR_RETURN(largest.plan, PlanRun(largest.options, machine, std::move(model)));
   return largest;
 }

@@ -2,6 +2,9 @@
 
 #include "zeroth/train/reporter.h"
 
+#include <cmath>
+#include <cstdint>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -17,6 +20,8 @@
 #include "zeroth/nn/layers/linear.h"
 #include "zeroth/nn/layers/lora_linear.h"
 #include "zeroth/options/option_registry.h"
+#include "zeroth/strategies/sharding.h"
+#include "zeroth/strategies/unit.h"
 #include "zeroth/train/model_source.h"
 #include "zeroth/train/text_generation.h"
 
@@ -28,6 +33,36 @@ int64_t ParameterCount(const LanguageModel& model) {
   int64_t numel = 0;
   for (const Parameter* parameter : StoredParameters(model)) numel += parameter->global_numel();
   return numel;
+}
+
+// Counts those that this rank keeps between steps. A piece of a packed weight's codes counts the
+// weights that it encodes, and scales count nothing.
+int64_t LocalParameterCount(Trainer& trainer) {
+  std::map<const Parameter*, const PackedWeight*> packed_of;
+  for (const PackedWeight* packed : PackedWeights(trainer.model())) {
+    packed_of[packed->codes] = packed;
+    if (packed->scales != nullptr) packed_of[packed->scales] = packed;
+  }
+  double numel = 0;
+  for (const Unit* unit : trainer.sharding().units()) {
+    for (int i = 0; i < unit->layout().parameter_count(); ++i) {
+      const Parameter& parameter = unit->parameter(i);
+      const auto piece = static_cast<double>(unit->PieceOf(i).numel());
+      const auto found = packed_of.find(&parameter);
+      if (found == packed_of.end()) {
+        numel += piece;
+      } else if (found->second->codes == &parameter) {
+        numel += piece * static_cast<double>(found->second->weight->global_numel()) /
+                 static_cast<double>(parameter.global_numel());
+      }
+    }
+  }
+  return static_cast<int64_t>(std::llround(numel));
+}
+
+double LocalRatio(Trainer& trainer) {
+  return static_cast<double>(LocalParameterCount(trainer)) /
+         static_cast<double>(ParameterCount(trainer.model()));
 }
 
 }  // namespace
@@ -174,8 +209,8 @@ void Reporter::WriteSummary(bool interrupted, double seconds) {
                                   {"tokens", tokens},
                                   {"tokens_per_second", seconds > 0 ? tokens / seconds : 0.0},
                                   {"parameters", ParameterCount(trainer_.model())},
-                                  {"parameters_local", stats.local_numel},
-                                  {"sharding_ratio", stats.local_ratio},
+                                  {"parameters_local", LocalParameterCount(trainer_)},
+                                  {"sharding_ratio", LocalRatio(trainer_)},
                                   {"strategy", options_.strategy},
                                   {"world_size", options_.world_size},
                                   {"memory_peak_bytes", stats.memory.total.peak_bytes},
@@ -244,7 +279,7 @@ void Reporter::PrintHeader(double gemm_rate, int64_t steps) {
   Say(absl::StrFormat(
       "strategy  %s over %d ranks x %d threads (%s, %s), %.1f%% of the parameters per rank",
       options.strategy, options.world_size, ThreadsPerRank(options), options.device, options.comm,
-      100 * stats.local_ratio));
+      100 * LocalRatio(trainer_)));
   if (options.tensor_parallel > 1) {
     Say(absl::StrFormat(
         "          each layer is divided among %d ranks%s; %d such groups read different data",

@@ -59,6 +59,7 @@ absl::StatusOr<StateBytes> PredictStateBytes(const ModelNumel& model,
   const double own = (by_strategy / owners) +
                      (model.replicated / (replicated_spans ? options.world_size : 1)) +
                      (model.sharded_over_all / options.world_size);
+  const double own_trained = own - (model.frozen / owners);
   const double own_matrices = options.muon ? model.matrices / owners : 0;
   const double group_part =
       (spans ? by_strategy / shards : 0) + (replicated_spans ? model.replicated : 0);
@@ -67,12 +68,15 @@ absl::StatusOr<StateBytes> PredictStateBytes(const ModelNumel& model,
                         (options.world_size > 1 ? model.sharded_over_all : 0);
   const bool sharded = shared > 0;
   const double in_turns = model.root + 2 * model.block;
+  const double trained = model.total - model.frozen;
+  const double shared_trained = shared - (owners > 1 ? model.frozen : 0);
+  const double trained_in_turns = in_turns - (model.frozen_root + 2 * model.frozen_block);
   StateBytes bytes;
   const OffloadOptions& offload = options.offload;
   (offload.parameters ? bytes.offloaded : bytes.parameters) +=
-      Bytes(options.precision.master_dtype) * own;
+      (Bytes(options.precision.master_dtype) * own) + (model.packed_bytes / owners);
   (offload.optimizer ? bytes.offloaded : bytes.optimizer) +=
-      MomentBytes(options.moment_dtype) * (own - own_matrices) +
+      MomentBytes(options.moment_dtype) * (own_trained - own_matrices) +
       Bytes(DType::kFloat32) * own_matrices;
 
   const bool shares_buffers =
@@ -86,6 +90,10 @@ absl::StatusOr<StateBytes> PredictStateBytes(const ModelNumel& model,
     bytes.gathered_parameters =
         Bytes(options.precision.param_dtype) *
         ((keeps_all ? (copies ? model.total : shared) : in_turns + after_forward) + group_part);
+  }
+  // Bytes are gathered as they are, and never copied to another type.
+  if (owners > 1 || offload.parameters) {
+    bytes.gathered_parameters += keeps_all ? model.packed_bytes : 2 * model.packed_block_bytes;
   }
 
   const bool several = options.micro_batches > 1;
@@ -104,32 +112,35 @@ absl::StatusOr<StateBytes> PredictStateBytes(const ModelNumel& model,
                                           ? DType::kFloat32
                                           : options.precision.gradient_dtype());
   if (offload.gradients) {
-    bytes.offloaded += Bytes(DType::kFloat32) * own;  // room for either
+    bytes.offloaded += Bytes(DType::kFloat32) * own_trained;  // room for either
   } else {
-    bytes.gradients = shard_gradient * own;
+    bytes.gradients = shard_gradient * own_trained;
   }
   if (adds_up_in_shards && spans) bytes.gradients += Bytes(DType::kFloat32) * group_part;
   if (in_tree) {
     const bool first_is_result =
         !offload.gradients && options.precision.gradient_dtype() == DType::kFloat32;
     const int levels = TreeSumLevels(options.micro_batches) - (first_is_result ? 1 : 0);
-    bytes.gradients += Bytes(DType::kFloat32) * own * levels;
+    bytes.gradients += Bytes(DType::kFloat32) * own_trained * levels;
   }
   if (sharded || offload.gradients || in_tree) {
     bytes.gradients +=
-        gradient *
-        (adds_up_in_full ? (offload.gradients || in_tree ? model.total : shared) : in_turns);
+        gradient * (adds_up_in_full ? (offload.gradients || in_tree ? trained : shared_trained)
+                                    : trained_in_turns);
   }
 
-  const double largest_shard = std::max(model.root, model.block) / owners;
-  const double chunk = std::min(static_cast<double>(offload.chunk_numel), largest_shard);
+  const auto chunk_of = [&](double root, double block) {
+    return std::min(static_cast<double>(offload.chunk_numel), std::max(root, block) / owners);
+  };
   const double update = (offload.parameters ? Bytes(options.precision.master_dtype) : 0) +
                         (offload.gradients ? shard_gradient : 0) +
                         (offload.optimizer ? MomentBytes(options.moment_dtype) : 0);
-  bytes.offload_staging = StatePasses::kSlots * update * chunk;
+  bytes.offload_staging =
+      StatePasses::kSlots * update *
+      chunk_of(model.root - model.frozen_root, model.block - model.frozen_block);
   if (offload.parameters && !options.precision.computes_in_masters()) {
     // Gathers round offloaded shards through staging.
-    bytes.offload_staging += Bytes(DType::kFloat32) * chunk;
+    bytes.offload_staging += Bytes(DType::kFloat32) * chunk_of(model.root, model.block);
   }
   return bytes;
 }

@@ -16,7 +16,7 @@
 
 namespace zeroth {
 
-// Elements of parameters, which are all trainable, without padding.
+// Elements of parameters, without padding.
 struct ModelNumel {
   double total = 0;
   double root = 0;      // of the root unit
@@ -27,6 +27,14 @@ struct ModelNumel {
   // or from a store.
   double replicated = 0;
   double sharded_over_all = 0;
+  // The parts of `total`, `root` and `block` that are frozen. Not together with the two above.
+  double frozen = 0;
+  double frozen_root = 0;
+  double frozen_block = 0;
+  // Bytes of packed weights and their scales, which the elements above do not count: of all blocks,
+  // and of the largest. The root has none.
+  double packed_bytes = 0;
+  double packed_block_bytes = 0;
 };
 
 struct MemoryFormulaOptions {

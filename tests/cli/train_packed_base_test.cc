@@ -73,6 +73,11 @@ TEST(TrainPackedBaseTest, AnExportHasTheRestoredWeights) {
     ASSERT_EQ(run.exit_code, 0) << run.output;
     EXPECT_TRUE(absl::StrContains(run.output, "of the frozen weights are kept as " + name))
         << run.output;
+    // Packed weights count as weights, not as bytes, also among those of one of the two ranks.
+    const nlohmann::json summary = Metrics(out).back()["summary"];
+    EXPECT_NEAR(summary["parameters_local"].get<double>(), summary["parameters"].get<double>() / 2,
+                summary["parameters"].get<double>() * 0.02);
+    EXPECT_NEAR(summary["sharding_ratio"].get<double>(), 0.5, 0.02);
     const auto merged = zeroth::HfDirectory::Open((out / "final").string());
     ASSERT_TRUE(merged.ok()) << merged.status();
     EXPECT_EQ(merged->weights().names(), stored->weights().names());

@@ -50,6 +50,7 @@ struct Record {
   std::vector<double> norms;
   std::vector<PreferenceStatistics> statistics;
   NamedValues weights;
+  NamedValues adapter;  // under PEFT's names
 
   bool HasBitsOf(const Record& other) const {
     const auto same = [](const PreferenceStatistics& a, const PreferenceStatistics& b) {
@@ -150,6 +151,8 @@ class PreferenceTest : public ::testing::TestWithParam<const char*> {
     };
     ZEROTH_RETURN_IF_ERROR(RunLocalRanks(layout.world_size, body));
     record.weights = weights.values();
+    ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> model, source.Build());
+    record.adapter = AsPeft(*model, record.weights);
     return record;
   }
 
@@ -177,10 +180,15 @@ class PreferenceTest : public ::testing::TestWithParam<const char*> {
         EXPECT_EQ(statistics.accuracy, value("rewards/accuracies", step));
       }
     }
+    if (!HasAdapters()) return;
+    const absl::StatusOr<NamedValues> adapter =
+        PeftFile(absl::StrCat(Folder(), "/final.safetensors"));
+    ASSERT_TRUE(adapter.ok()) << adapter.status();
+    ExpectClose(record.adapter, *adapter, 1e-3);
   }
 };
 
-TEST_P(PreferenceTest, LossesNormsAndRewardsAreTrls) {
+TEST_P(PreferenceTest, LossesNormsRewardsAndAdaptersAreTrls) {
   for (const int world_size : {1, 2, 4}) {
     SCOPED_TRACE(world_size);
     const absl::StatusOr<Record> record = Train({"full_shard", world_size});

@@ -3,18 +3,26 @@
 #include "zeroth/tests/finetuning/tiny_run.h"
 
 #include <algorithm>
+#include <cmath>
+#include <map>
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
 #include "zeroth/checkpoint/hf_directory.h"
+#include "zeroth/checkpoint/peft_adapter.h"
+#include "zeroth/checkpoint/weights_source.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/local/local.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/data/open_data.h"
+#include "zeroth/train/model_source.h"
 
 namespace zeroth::testing {
 namespace {
@@ -142,6 +150,45 @@ absl::Status Collector::PutGradients(const Sharding& sharding) {
     }
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<NamedValues> PeftFile(const std::string& path) {
+  ZEROTH_ASSIGN_OR_RETURN(const auto tensors, SafetensorsFile::Open(path));
+  NamedValues values;
+  for (const std::string& name : tensors->names()) {
+    ZEROTH_ASSIGN_OR_RETURN(values[name], tensors->ReadAll(name, tensors->Find(name)->shape));
+  }
+  return values;
+}
+
+NamedValues AsPeft(const LanguageModel& model, const NamedValues& values) {
+  const std::map<std::string, PeftTensor> tensors = PeftTensors(model);
+  NamedValues stored;
+  for (const Parameter* parameter : model.Parameters()) {
+    const auto tensor = tensors.find(parameter->name());
+    if (tensor == tensors.end()) continue;
+    const std::vector<float>& found = values.at(parameter->name());
+    stored[tensor->second.name] =
+        tensor->second.transposed ? Transposed(parameter->global_shape(), found) : found;
+  }
+  return stored;
+}
+
+void ExpectClose(const NamedValues& values, const NamedValues& expected, double tolerance) {
+  EXPECT_EQ(values.size(), expected.size());
+  for (const auto& [name, reference] : expected) {
+    ASSERT_EQ(values.count(name), 1u) << name;
+    const std::vector<float>& found = values.at(name);
+    ASSERT_EQ(found.size(), reference.size()) << name;
+    double error = 0;
+    double size = 0;
+    for (size_t i = 0; i < found.size(); ++i) {
+      error += std::pow(static_cast<double>(found[i]) - reference[i], 2);
+      size += std::pow(reference[i], 2);
+    }
+    EXPECT_GT(size, 0) << name;
+    EXPECT_LE(std::sqrt(error), tolerance * std::sqrt(size)) << name;
+  }
 }
 
 }  // namespace zeroth::testing

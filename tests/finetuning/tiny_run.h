@@ -57,6 +57,16 @@ absl::Status RunTiny(const TinySetup& setup, const std::function<absl::Status(Ti
 // The weights of the file.
 absl::StatusOr<NamedValues> TinyWeights(const std::string& model);
 
+// Reads an adapter that PEFT wrote, under PEFT's names.
+absl::StatusOr<NamedValues> PeftFile(const std::string& path);
+
+// Returns those of `values` that belong to the adapter, under the names and in the layout of PEFT.
+NamedValues AsPeft(const LanguageModel& model, const NamedValues& values);
+
+// Expects the same names, and values whose differences are at most `tolerance` of the expected
+// values, in the Euclidean norm of each tensor.
+void ExpectClose(const NamedValues& values, const NamedValues& expected, double tolerance);
+
 // Assembles the pieces of several ranks. Thread-safe.
 class Collector {
  public:

@@ -25,14 +25,29 @@
 #include "zeroth/core/comm/local/local.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/data/loader.h"
+#include "zeroth/kernels/packed/packed_format.h"
 #include "zeroth/nn/language_model.h"
 #include "zeroth/strategies/mixed_precision.h"
 
 namespace zeroth {
 namespace {
 
+// Llamas with adapters beside packed weights.
+constexpr char kNf4[] = "llama_nf4";
+constexpr char kQ4K[] = "llama_q4_k";
+
+bool IsPacked(const std::string& model) { return model == kNf4 || model == kQ4K; }
+
 // The preset, or "small": the same model, a twentieth of the size.
 absl::StatusOr<nlohmann::json> ModelConfig(const std::string& model) {
+  if (IsPacked(model)) {
+    return nlohmann::json{{"model_type", "llama"},        {"vocab_size", 2048},
+                          {"hidden_size", 256},           {"intermediate_size", 768},
+                          {"num_hidden_layers", 6},       {"num_attention_heads", 4},
+                          {"num_key_value_heads", 2},     {"max_position_embeddings", 64},
+                          {"tie_word_embeddings", false}, {"rms_norm_eps", 1e-5},
+                          {"rope_theta", 10000.0}};
+  }
   if (model != "small") return PresetConfig(model);
   ZEROTH_ASSIGN_OR_RETURN(nlohmann::json config, PresetConfig("gpt2_124m"));
   config["vocab_size"] = 8192;
@@ -43,20 +58,42 @@ absl::StatusOr<nlohmann::json> ModelConfig(const std::string& model) {
   return config;
 }
 
+absl::StatusOr<std::unique_ptr<LanguageModel>> MakeModel(const std::string& name) {
+  ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json config, ModelConfig(name));
+  ModelOptions options;
+  if (IsPacked(name)) options.lora.rank = 16;
+  if (name == kNf4) options.lora.base_format = PackedFormat::kNf4;
+  for (int layer = 0; name == kQ4K && layer < 6; ++layer) {
+    for (const char* weight : {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj",
+                               "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"})
+      options.lora.base_formats[absl::StrCat("model.layers.", layer, ".", weight, ".weight")] =
+          PackedFormat::kQ4_K;
+  }
+  return ModelRegistry::Create(config, options);
+}
+
 // Counted from the parameters' names and shapes, not from the units that the code under test makes.
 absl::StatusOr<ModelNumel> CountParameters(const std::string& name) {
-  ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json config, ModelConfig(name));
-  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> model,
-                          ModelRegistry::Create(config));
+  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> model, MakeModel(name));
   ModelNumel sizes;
   for (const Parameter* parameter : model->Parameters()) {
     const double numel = static_cast<double>(parameter->numel());
-    sizes.total += numel;
-    if (absl::StrContains(parameter->name(), ".h.0.")) sizes.block += numel;
-    if (!absl::StrContains(parameter->name(), ".h.")) sizes.root += numel;
-    if (absl::StrContains(parameter->name(), ".h.") && parameter->shape().rank() == 2) {
-      sizes.matrices += numel;
+    const double frozen = parameter->requires_grad() ? 0 : numel;
+    const absl::string_view path = parameter->name();
+    const bool in_block = absl::StrContains(path, ".h.") || absl::StrContains(path, ".layers.");
+    const bool in_first = absl::StrContains(path, ".h.0.") || absl::StrContains(path, ".layers.0.");
+    if (parameter->dtype() == DType::kUInt8) {
+      sizes.packed_bytes += numel;
+      if (in_first) sizes.packed_block_bytes += numel;
+      continue;
     }
+    sizes.total += numel;
+    sizes.frozen += frozen;
+    if (in_first) sizes.block += numel;
+    if (in_first) sizes.frozen_block += frozen;
+    if (!in_block) sizes.root += numel;
+    if (!in_block) sizes.frozen_root += frozen;
+    if (in_block && parameter->shape().rank() == 2) sizes.matrices += numel;
   }
   return sizes;
 }
@@ -68,8 +105,7 @@ absl::Status TrainRank(const std::string& name, const Case& test_case, Communica
   ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
                           DeviceRegistry::Create("cpu", DeviceOptions()));
   device->BindThread();
-  ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json config, ModelConfig(name));
-  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, ModelRegistry::Create(config));
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, MakeModel(name));
   TrainerOptions options;
   options.sharding.strategy = test_case.strategy;
   options.sharding.strategy_options.shard_size = test_case.shard_size;
@@ -110,7 +146,9 @@ TEST_P(MemoryFormulaTest, PeaksAreTheFormula) {
   const Case& test_case = GetParam().second;
   const absl::StatusOr<ModelNumel> sizes = CountParameters(model);
   ASSERT_TRUE(sizes.ok()) << sizes.status();
-  ASSERT_EQ(sizes->total, model == "small" ? 6901760 : 124439808);
+  if (!IsPacked(model)) {
+    ASSERT_EQ(sizes->total, model == "small" ? 6901760 : 124439808);
+  }
   std::mutex mutex;
   std::vector<ShardingStats> measured;
   const absl::Status status = RunLocalRanks(test_case.world_size, [&](Communicator& world) {
@@ -303,6 +341,28 @@ std::string CaseName(const testing::TestParamInfo<NamedCase>& instance) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Small, MemoryFormulaTest, testing::ValuesIn(ForModel("small", Cases())),
+                         CaseName);
+std::vector<Case> PackedCases() {
+  const MixedPrecision low = {DType::kBFloat16, DType::kBFloat16};
+  std::vector<Case> cases;
+  for (const char* strategy : kStrategies) {
+    cases.push_back(Of(strategy, 4));
+    cases.push_back(Of(strategy, 4, low));
+  }
+  for (const bool sync_every : {true, false}) {
+    cases.push_back(Of("full_shard", 2, low));
+    cases.back().micro_batches = 2;
+    cases.back().sync_every_micro_batch = sync_every;
+  }
+  cases.push_back(Of("full_shard", 4, low));
+  cases.back().reshard_after_forward = false;
+  cases.push_back(Offloading(Of("full_shard", 2, low), "p"));
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(Nf4, MemoryFormulaTest, testing::ValuesIn(ForModel(kNf4, PackedCases())),
+                         CaseName);
+INSTANTIATE_TEST_SUITE_P(Q4K, MemoryFormulaTest, testing::ValuesIn(ForModel(kQ4K, PackedCases())),
                          CaseName);
 INSTANTIATE_TEST_SUITE_P(Gpt2_124m, MemoryFormulaTest,
                          testing::ValuesIn(ForModel("gpt2_124m", FewCases())), CaseName);

@@ -117,6 +117,18 @@ TEST(PlanLargestTest, SequencesInPartsGrowByWholeParts) {
   EXPECT_EQ(largest->next, largest->value + 2);
 }
 
+TEST(PlanLargestTest, CountsPackedWeightsAndNotTheirBytes) {
+  TrainOptions options = Options("48MiB");
+  options.model = "llama_tiny";
+  options.lora_rank = 4;
+  const absl::StatusOr<LargestPlan> full = Largest("batch", options);
+  options.base_dtype = BaseDtype::kInt8;
+  const absl::StatusOr<LargestPlan> packed = Largest("batch", options);
+  ASSERT_TRUE(full.ok() && packed.ok()) << full.status() << packed.status();
+  EXPECT_EQ(packed->parameters, full->parameters);
+  EXPECT_GT(packed->parameters, 0);
+}
+
 TEST(PlanLargestTest, WrongQuestionsAreRefused) {
   const auto refused = [](const std::string& what, const TrainOptions& options,
                           absl::StatusCode code, const std::string& part) {

@@ -218,6 +218,8 @@ def page(path, programs, recipes, work):
     tokens(os.path.join(folder, "corpus.bin"))
     pairs(os.path.join(folder, "pairs.jsonl"))
     judgements(os.path.join(folder, "judgements.jsonl"))
+    for name in ("README.md", "docs/some.md", "kernels/some/some.h"):
+        write(os.path.join(folder, name), read(path))
     llama = tiny_model(programs["train"], programs["testdata"], "llama_tiny", os.path.join(folder, "path/to/llama"),
                        **LARGER)
     run([programs["convert"], "--in=" + llama, "--out=" + os.path.join(folder, "llama-Q4_K_M.gguf"), "--dtype=q8_0"])

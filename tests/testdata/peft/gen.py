@@ -1,8 +1,9 @@
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
-"""Writes the adapters of README.md: `gen.py TESTDATA`, with PEFT, transformers and torch.
+"""Writes the adapters of README.md: `gen.py TESTDATA [ADAPTER...]`, with PEFT, transformers and torch.
 
 Each adapter starts from random values of float32, which PEFT writes. PEFT then trains it in float64
-for three steps. Values in files are rounded once, at the end.
+for three steps. Values in files are rounded once, at the end. The frozen weights of llama_nf4 are
+those that bitsandbytes restores from NF4; it also writes their base.
 """
 
 import json
@@ -15,6 +16,7 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
+NF4_BASE = "peft/nf4_base"
 ALL = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 STEPS, ROWS, LR = 3, 8, 1e-2
 
@@ -48,13 +50,64 @@ ADAPTERS = {
             "use_rslora": True,
         },
     ),
+    # The other linear layers have no adapter, but are packed, too.
+    "llama_nf4": (NF4_BASE, {"target_modules": ["q_proj", "v_proj", "up_proj", "down_proj"]}),
 }
 
 
+def write_nf4_base():
+    """Writes a model in bf16 whose rows have even numbers of blocks, so that two ranks can share them."""
+    torch.manual_seed(45)
+    config = transformers.LlamaConfig(
+        vocab_size=257,
+        hidden_size=128,
+        intermediate_size=256,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=64,
+        tie_word_embeddings=True,
+        bos_token_id=256,
+        eos_token_id=256,
+    )
+    model = transformers.LlamaForCausalLM(config)
+    for parameter in model.parameters():
+        if parameter.dim() == 1:
+            parameter.data.uniform_(0.7, 1.3)
+        else:
+            # Rows of different sizes, so that the magnitudes of blocks differ.
+            parameter.data *= torch.linspace(0.5, 4, len(parameter)).unsqueeze(1)
+    model.bfloat16().save_pretrained(NF4_BASE)
+    os.remove(os.path.join(NF4_BASE, "generation_config.json"))
+
+
+def quantise(model):
+    """Replaces the weights of the blocks' linear layers by those that bitsandbytes restores."""
+    import bitsandbytes.functional as bnb
+
+    for name, module in model.named_modules():
+        if isinstance(module, torch.nn.Linear) and name != "lm_head":
+            codes, state = bnb.quantize_4bit(
+                module.weight.data, blocksize=64, compress_statistics=True, quant_type="nf4"
+            )
+            # On CPUs bitsandbytes finds 8-bit codes in a table of 2^16 places, so that a magnitude
+            # less than 2e-5 from a border may have the code beside the nearest one.
+            magnitudes = module.weight.data.reshape(-1, 64).abs().amax(1) - state.offset
+            scales = state.state2.absmax.repeat_interleave(256)[: len(magnitudes)]
+            distances = (magnitudes / scales).unsqueeze(1) - state.state2.code
+            state.absmax = distances.abs().argmin(1).to(torch.uint8)
+            restored = bnb.dequantize_4bit(codes, state)
+            assert restored.dtype == torch.float32 and not torch.equal(restored, module.weight.data)
+            module.weight.data = restored
+
+
 def base_model(path):
-    return transformers.AutoModelForCausalLM.from_pretrained(
+    model = transformers.AutoModelForCausalLM.from_pretrained(
         path, dtype=torch.float32, attn_implementation="eager"
     )
+    if path == NF4_BASE:
+        quantise(model)
+    return model
 
 
 def stored(model, value_of):
@@ -88,7 +141,8 @@ def write(folder, base, options):
     model = peft.PeftModel.from_pretrained(base_model(base), folder, is_trainable=True).double()
     model.train()
     trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    rows = torch.tensor(np.load(os.path.join(base, "tokens.npy")).astype(np.int64))
+    tokens = "llama_tiny" if base == NF4_BASE else base
+    rows = torch.tensor(np.load(os.path.join(tokens, "tokens.npy")).astype(np.int64))
     optimizer = torch.optim.AdamW(
         [
             {"params": [p for p in trained.values() if p.dim() > 1], "weight_decay": 0.1},
@@ -98,7 +152,9 @@ def write(folder, base, options):
         betas=(0.9, 0.95),
         eps=1e-8,
     )
-    expected = {"base": os.path.basename(base), "lr": LR, "loss": [], "grad_norm": []}
+    expected = {"base": base, "lr": LR, "loss": [], "grad_norm": []}
+    if base == NF4_BASE:
+        expected.update({"tokens": tokens, "base_dtype": "nf4"})
     for step in range(STEPS):
         batch = rows[step * ROWS : (step + 1) * ROWS]
         logits = model(input_ids=batch[:, :-1]).logits
@@ -127,6 +183,10 @@ def main():
     os.chdir(sys.argv[1])
     torch.set_num_threads(1)
     for folder, (base, options) in ADAPTERS.items():
+        if sys.argv[2:] and folder not in sys.argv[2:]:
+            continue
+        if base == NF4_BASE:
+            write_nf4_base()
         write(os.path.join("peft", folder), base, options)
 
 

@@ -18,6 +18,7 @@ import tokenizers
 import torch
 import transformers
 import trl
+from safetensors.torch import save_file
 from trl.experimental.cpo import CPOConfig, CPOTrainer
 from trl.experimental.orpo import ORPOConfig, ORPOTrainer
 
@@ -175,6 +176,10 @@ def run(folder, base, trainer_class, config_class, values, lr, rank):
         for parameter in trainer.model.parameters():
             parameter.data = parameter.data.double()
         trainer.train()
+    if rank > 0:
+        state = peft.get_peft_model_state_dict(trainer.model)
+        final = {name: value.to(torch.float32).contiguous() for name, value in state.items()}
+        save_file(final, os.path.join(folder, "final.safetensors"))
     expected = {"lr": lr, "beta": values["beta"], "gamma": values.get("simpo_gamma", 0)}
     for weight in ("desirable_weight", "undesirable_weight"):
         if judges:
