@@ -188,6 +188,42 @@ Matmul& FindMatmul(const GemmCall& call) {
 
 size_t AlignUp(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
+bool NeedsEpilogue(const GemmCall& call) {
+  return call.activation != Activation::kNone || call.pre_activation != nullptr ||
+         call.gelu_input != nullptr;
+}
+
+size_t ScratchpadBytes(const GemmCall& call) {
+  return Prepare(KeyOf(call)).scratchpad_desc().get_size();
+}
+
+// The blocks of Blocked(): all rows, up to kMaxRows, of a few columns, because oneDNN packs the
+// columns of b again in every call.
+struct BlockSizes {
+  static constexpr int64_t kMaxRows = 1024;
+  static constexpr int64_t kBlockElements = 256 * 1024;
+  static constexpr int64_t kColumnMultiple = 64;
+
+  explicit BlockSizes(const GemmCall& call)
+      : m(std::min(kMaxRows, call.m)),
+        n(std::min(call.n, kBlockElements / m / kColumnMultiple * kColumnMultiple)) {}
+  size_t bytes() const { return AlignUp(static_cast<size_t>(m * n) * sizeof(float)); }
+
+  int64_t m, n;
+};
+
+// Returns the largest scratchpad of any block.
+template <typename Bytes>
+absl::StatusOr<size_t> LargestScratchpad(const GemmCall& call, const BlockSizes& sizes,
+                                         Bytes&& bytes_of) {
+  size_t bytes = 0;
+  ZEROTH_RETURN_IF_ERROR(ForEachBlock(call, sizes.m, sizes.n, [&](const GemmBlock& block) {
+    bytes = std::max(bytes, bytes_of(ProductOfBlock(call, block, nullptr)));
+    return absl::OkStatus();
+  }));
+  return bytes;
+}
+
 absl::Status Direct(const GemmCall& call, Workspace& workspace) {
   Matmul& matmul = FindMatmul(call);
   ZEROTH_ASSIGN_OR_RETURN(void* scratchpad, workspace.Reserve(matmul.scratchpad_bytes()));
@@ -195,26 +231,17 @@ absl::Status Direct(const GemmCall& call, Workspace& workspace) {
   return absl::OkStatus();
 }
 
-// Multiplies through fp32 blocks that stay in the L2 cache. A block has all rows, up to kMaxRows,
-// of a few columns, because oneDNN packs the columns of b again in every call.
+// Multiplies through fp32 blocks that stay in the L2 cache.
 absl::Status Blocked(const GemmCall& call, Workspace& workspace) {
-  constexpr int64_t kMaxRows = 1024;
-  constexpr int64_t kBlockElements = 256 * 1024;
-  constexpr int64_t kColumnMultiple = 64;
-  const int64_t max_m = std::min(kMaxRows, call.m);
-  const int64_t max_n =
-      std::min(call.n, kBlockElements / max_m / kColumnMultiple * kColumnMultiple);
-  const size_t product_bytes = AlignUp(static_cast<size_t>(max_m * max_n) * sizeof(float));
-  size_t scratchpad_bytes = 0;
-  ZEROTH_RETURN_IF_ERROR(ForEachBlock(call, max_m, max_n, [&](const GemmBlock& block) {
-    const size_t bytes = FindMatmul(ProductOfBlock(call, block, nullptr)).scratchpad_bytes();
-    scratchpad_bytes = std::max(scratchpad_bytes, bytes);
-    return absl::OkStatus();
-  }));
-  ZEROTH_ASSIGN_OR_RETURN(void* base, workspace.Reserve(product_bytes + scratchpad_bytes));
+  const BlockSizes sizes(call);
+  ZEROTH_ASSIGN_OR_RETURN(const size_t scratchpad_bytes,
+                          LargestScratchpad(call, sizes, [](const GemmCall& part) {
+                            return FindMatmul(part).scratchpad_bytes();
+                          }));
+  ZEROTH_ASSIGN_OR_RETURN(void* base, workspace.Reserve(sizes.bytes() + scratchpad_bytes));
   float* product = static_cast<float*>(base);
-  void* scratchpad = static_cast<char*>(base) + product_bytes;
-  return ForEachBlock(call, max_m, max_n, [&](const GemmBlock& block) {
+  void* scratchpad = static_cast<char*>(base) + sizes.bytes();
+  return ForEachBlock(call, sizes.m, sizes.n, [&](const GemmBlock& block) {
     const GemmCall part = ProductOfBlock(call, block, product);
     FindMatmul(part).Run(part, scratchpad);
     FinishProduct(BlockOf(call, block), product, block.n);
@@ -237,11 +264,21 @@ bool WidensOperands(DType dtype, int64_t depth) {
          (dtype == DType::kBFloat16 && (is_slow || !HasNativeBf16Products(depth)));
 }
 
-absl::Status Bf16Matmul(const GemmCall& call, Workspace& workspace) {
-  const bool needs_epilogue = call.activation != Activation::kNone ||
-                              call.pre_activation != nullptr || call.gelu_input != nullptr;
+int64_t Bf16WorkspaceBytes(const GemmCall& call) {
+  if (call.m < 1 || call.n < 1 || call.k < 1) return 0;
   try {
-    return needs_epilogue ? Blocked(call, workspace) : Direct(call, workspace);
+    if (!NeedsEpilogue(call)) return static_cast<int64_t>(ScratchpadBytes(call));
+    const BlockSizes sizes(call);
+    return static_cast<int64_t>(sizes.bytes() +
+                                LargestScratchpad(call, sizes, ScratchpadBytes).value_or(0));
+  } catch (const dnnl::error&) {
+    return 0;
+  }
+}
+
+absl::Status Bf16Matmul(const GemmCall& call, Workspace& workspace) {
+  try {
+    return NeedsEpilogue(call) ? Blocked(call, workspace) : Direct(call, workspace);
   } catch (const dnnl::error& error) {
     return absl::InternalError(absl::StrCat(
         "Gemm: oneDNN refused a bf16 matmul of m = ", call.m, ", n = ", call.n, ", k = ", call.k,

@@ -46,6 +46,10 @@ bool WidensOperands(DType dtype, int64_t depth);
 // false).
 absl::Status Bf16Matmul(const GemmCall& call, Workspace& workspace);
 
+// Returns the workspace of Bf16Matmul, which oneDNN chooses for this CPU and omp_get_max_threads();
+// 0 for a call that it refuses.
+int64_t Bf16WorkspaceBytes(const GemmCall& call);
+
 // to[rows, cols] (contiguous) = from[rows, cols] of `dtype`, whose rows are `ld` elements apart.
 // The conversion is exact.
 void WidenRows(int64_t rows, int64_t cols, DType dtype, const void* from, int64_t ld, float* to);

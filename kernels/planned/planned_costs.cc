@@ -74,6 +74,8 @@ KernelCost CostOf(const GemmCall& call, const PlannedKernels& kernels, CallTenso
   cost.place = KernelCost::kProducts;
   if (!kernels.is_gpu() && cpu::WidensOperands(call.dtype, call.k)) {
     cost.scratch = cpu::WidenedFloats(call) * kFloat;
+  } else if (!kernels.is_gpu() && call.dtype == DType::kBFloat16) {
+    cost.scratch = cpu::Bf16WorkspaceBytes(call);
   }
   return cost;
 }

@@ -196,9 +196,6 @@ TEST(PlanMemoryOfLeversTest, FrozenWeightsInFewBits) {
       options.base_dtype = BaseDtype::kInt8;
       SCOPED_TRACE(absl::StrCat(strategy, " ", DTypeName(dtype)));
       ExpectAsMeasured(options);
-      // A plan in bf16 lacks scratch of oneDNN that matmuls of wider models take on CPUs with
-      // instructions for bf16, packed or not: 4 bytes for each token and feature of the MLP.
-      if (dtype != DType::kFloat32) continue;
       options.model = kLlama;
       for (const BaseDtype base : {BaseDtype::kNf4, BaseDtype::kGguf}) {
         options.base_dtype = base;
