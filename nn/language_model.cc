@@ -164,9 +164,10 @@ double LanguageModel::FlopsPerToken(int64_t seq) const {
   const double seen = seq > 0 ? window - window * window / (2.0 * length) : 0.0;
   const auto windowed = static_cast<double>(WindowedAttentionWidth());
   const double full = static_cast<double>(AttentionWidth()) - windowed;
-  int64_t adapters = 0;
+  double adapters = 0;
   for (const LoraAdapter& adapter : LoraAdapters(*this)) {
-    adapters += adapter.a->global_numel() + adapter.b->global_numel();
+    adapters +=
+        adapter.share * static_cast<double>(adapter.a->global_numel() + adapter.b->global_numel());
   }
   const double per_weight = adapters > 0 ? 4.0 : 6.0;
   // Weights trained in full beside adapters: 2 more each, for their gradients. Embedding tables
@@ -180,7 +181,7 @@ double LanguageModel::FlopsPerToken(int64_t seq) const {
       }
     }
   }
-  return per_weight * static_cast<double>(MatmulWeights()) + 6.0 * static_cast<double>(adapters) +
+  return per_weight * static_cast<double>(MatmulWeights()) + 6.0 * adapters +
          2.0 * static_cast<double>(trained) + 12.0 * (windowed * seen + full * length / 2.0);
 }
 

@@ -27,6 +27,15 @@ TrainOptions Valid() {
   return options;
 }
 
+TEST(OptionsTest, TargetsOfAdapters) {
+  TrainOptions options = Valid();
+  EXPECT_TRUE(options.lora().targets.empty() && options.lora().experts);
+  options.lora_targets = "all_but_experts";
+  EXPECT_TRUE(options.lora().targets.empty() && !options.lora().experts);
+  options.lora_targets = "q_proj, up_proj";
+  EXPECT_EQ(options.lora().targets, (std::vector<std::string>{"q_proj", "up_proj"}));
+}
+
 TEST(OptionsTest, DefaultsNeedOnlyData) {
   EXPECT_TRUE(Validate(Valid()).ok());
   const absl::Status status = Validate(TrainOptions());
@@ -116,7 +125,7 @@ TEST(OptionsTest, EveryBadValueIsNamed) {
        }},
       {"bf16 masters of bf16 parameters",
        [](TrainOptions& o) { o.master_dtype = DType::kBFloat16; }},
-      {"--lora_targets=q_proj,: expected all, or names",
+      {"--lora_targets=q_proj,: expected all, all_but_experts, or names",
        [](TrainOptions& o) {
          o.lora_rank = 2;
          o.lora_targets = "q_proj,";

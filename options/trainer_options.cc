@@ -61,7 +61,8 @@ LoraOptions TrainOptions::lora() const {
   lora.rslora = lora_rslora;
   lora.dora = lora_dora;
   lora.dropout = lora_dropout;
-  if (lora_targets != "all") lora.targets = NamesIn(lora_targets);
+  lora.experts = lora_targets != "all_but_experts";
+  if (lora_targets != "all" && lora.experts) lora.targets = NamesIn(lora_targets);
   lora.modules_to_save = NamesIn(lora_modules_to_save);
   if (base_dtype == BaseDtype::kInt8) lora.base_format = PackedFormat::kInt8;
   if (base_dtype == BaseDtype::kNf4) lora.base_format = PackedFormat::kNf4;

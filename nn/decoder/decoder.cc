@@ -46,7 +46,8 @@ DecoderConfig WithoutZeros(DecoderConfig config) {
 }
 
 std::unique_ptr<MlpLayer> MakeMoe(const std::string& name, const DecoderConfig& config,
-                                  const LinearOptions& in, const LinearOptions& out) {
+                                  const LinearOptions& in, const LinearOptions& out,
+                                  const LoraOptions& lora) {
   MoeOptions options;
   options.dim = config.dim;
   options.hidden = config.expert_hidden;
@@ -65,6 +66,7 @@ std::unique_ptr<MlpLayer> MakeMoe(const std::string& name, const DecoderConfig& 
   options.gate = config.names.mlp_in[0];
   options.up = config.names.mlp_in[1];
   options.out = config.names.mlp_out;
+  options.lora = lora;
   return std::make_unique<MoeMlp>(name, options);
 }
 
@@ -137,7 +139,7 @@ DecoderBlock::DecoderBlock(int64_t layer, const DecoderConfig& config, const Lor
   mlp_norm_ = add_norm(names.mlp_norm);
   const std::string mlp = Scoped(names.mlp);
   if (config.HasExperts(layer)) {
-    mlp_ = AddChild(MakeMoe(mlp, config, linear(false, false), linear(false, true)));
+    mlp_ = AddChild(MakeMoe(mlp, config, linear(false, false), linear(false, true), lora));
     return;
   }
   mlp_ = AddChild(std::make_unique<Mlp>(

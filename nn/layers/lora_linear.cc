@@ -32,14 +32,18 @@ absl::string_view ProjectionName(const LinearPart& part) {
 absl::Status CheckTargets(const Module& model, const LoraOptions& options) {
   std::set<std::string> last_names;
   std::set<std::string> found;
-  for (const Linear* layer : ModulesOf<const Linear>(model)) {
-    for (const LinearPart& part : layer->parts()) {
-      const absl::string_view name = ProjectionName(part);
-      last_names.emplace(name.substr(name.rfind('.') + 1));
-      for (const std::string& target : options.targets) {
-        if (IsCalled(name, target)) found.insert(target);
-      }
+  const auto visit = [&](absl::string_view name) {
+    last_names.emplace(name.substr(name.rfind('.') + 1));
+    for (const std::string& target : options.targets) {
+      if (IsCalled(name, target)) found.insert(target);
     }
+  };
+  for (const Linear* layer : ModulesOf<const Linear>(model)) {
+    for (const LinearPart& part : layer->parts()) visit(ProjectionName(part));
+  }
+  for (const AdaptedModule* module : ModulesOf<const AdaptedModule>(model)) {
+    for (const std::string& name : module->MoreProjections()) visit(name);
+    ZEROTH_RETURN_IF_ERROR(module->Validate(options));
   }
   for (const std::string& target : options.targets) {
     if (found.count(target) > 0) continue;
@@ -130,10 +134,13 @@ std::string LoraAdapter::layer() const {
   return std::string(absl::StripSuffix(a->name(), ".lora_A"));
 }
 
+Initializer InitializerOfA(int64_t in) {
+  return Initializer::Normal(1.0f / std::sqrt(3.0f * static_cast<float>(std::max<int64_t>(1, in))));
+}
+
 LoraLinear::LoraLinear(std::string name, const LinearOptions& options, const LoraOptions& lora)
     : Linear(std::move(name), options), lora_(lora) {
   const bool in_out = layout() == WeightLayout::kInOut;
-  const float a_std = 1.0f / std::sqrt(3.0f * static_cast<float>(std::max<int64_t>(1, options.in)));
   for (size_t i = 0; i < options.projections.size(); ++i) {
     const LinearOptions::Projection& projection = options.projections[i];
     if (lora.Adapts(ProjectionName(parts()[i]))) {
@@ -143,7 +150,7 @@ LoraLinear::LoraLinear(std::string name, const LinearOptions& options, const Lor
       adapter.a =
           AddParameter(prefix + "lora_A",
                        in_out ? Shape({options.in, lora.rank}) : Shape({lora.rank, options.in}),
-                       Initializer::Normal(a_std));
+                       InitializerOfA(options.in));
       adapter.b = AddParameter(
           prefix + "lora_B",
           in_out ? Shape({lora.rank, projection.out}) : Shape({projection.out, lora.rank}),
@@ -230,8 +237,8 @@ std::unique_ptr<Linear> BuildLinear(std::string name, LinearOptions options,
 
 std::vector<LoraAdapter> LoraAdapters(const Module& module) {
   std::vector<LoraAdapter> adapters;
-  for (const LoraLinear* layer : ModulesOf<const LoraLinear>(module)) {
-    adapters.insert(adapters.end(), layer->adapters().begin(), layer->adapters().end());
+  for (const AdaptedModule* part : ModulesOf<const AdaptedModule>(module)) {
+    adapters.insert(adapters.end(), part->adapters().begin(), part->adapters().end());
   }
   return adapters;
 }

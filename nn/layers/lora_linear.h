@@ -42,6 +42,8 @@ struct LoraOptions {
   // The last parts of the names of adapted projections, as in "c_attn" or "self_attn.q_proj".
   // Empty: every linear layer of every block, as in QLoRA (Dettmers et al., 2023).
   std::vector<std::string> targets;
+  // Without targets: the experts of mixtures too, each with adapters of its own.
+  bool experts = true;
   // The ends of the names of modules whose parameters are trained in full beside the adapters, as
   // "embed_tokens" or "lm_head". Only modules that have parameters themselves match, such as
   // layers, not containers.
@@ -77,15 +79,32 @@ struct LoraAdapter {
   Parameter* magnitude = nullptr;  // [out]; nullptr without options->dora
   WeightLayout layout = WeightLayout::kOutIn;
   const LoraOptions* options = nullptr;  // owned by the layer
+  // The part of the tokens that it computes: below 1 for one of several experts.
+  double share = 1;
 };
 
+// A module that may have adapters.
+class AdaptedModule {
+ public:
+  virtual ~AdaptedModule() = default;
+  virtual const std::vector<LoraAdapter>& adapters() const = 0;
+  // The names of the projections that adapters may be on, without those of Linear::parts().
+  virtual std::vector<std::string> MoreProjections() const { return {}; }
+  // An error if the module does not have what `options` selects.
+  virtual absl::Status Validate(const LoraOptions& /*options*/) const { return absl::OkStatus(); }
+};
+
+// The initial values of an adapter's A for `in` inputs: normal, with the variance 1 / (3 in) of
+// PEFT's uniform values.
+Initializer InitializerOfA(int64_t in);
+
 // A linear layer with adapters on some of its projections. Parameters are [projection.]lora_A,
-// normal with the variance 1 / (3 in) of PEFT's uniform values, and [projection.]lora_B, zeros, so
+// see InitializerOfA, and [projection.]lora_B, zeros, so
 // that training starts from the layer without adapters. The same holds with
 // [projection.]lora_magnitude_vector once InitialMagnitudes has computed its values; its
 // initializer makes zeros. Adapters multiply in the type of the activations, even if the layer
 // itself multiplies in fp8. The caller freezes the weights: see FreezeAllButAdapters.
-class LoraLinear : public Linear {
+class LoraLinear : public Linear, public AdaptedModule {
  public:
   // `lora` must be enabled.
   LoraLinear(std::string name, const LinearOptions& options, const LoraOptions& lora);
@@ -94,7 +113,7 @@ class LoraLinear : public Linear {
   absl::StatusOr<Value> Forward(Context& context, const Value& x,
                                 Activation activation = Activation::kNone) override;
 
-  const std::vector<LoraAdapter>& adapters() const { return adapters_; }
+  const std::vector<LoraAdapter>& adapters() const override { return adapters_; }
 
  private:
   // The adapters, with the columns of this rank's part of each projection.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "absl/types/span.h"
 
 #include "zeroth/core/base/status_macros.h"
@@ -18,30 +19,83 @@
 
 namespace zeroth {
 
-Experts::Experts(std::string name, const MoeOptions& options) : Module(std::move(name)) {
+Experts::Experts(std::string name, const MoeOptions& options)
+    : Module(std::move(name)), lora_(options.lora) {
+  const auto add = [&](int64_t expert, const std::string& projection, int64_t out, int64_t in,
+                       float std, ExpertProjection& to) {
+    const std::string prefix = absl::StrCat(expert, ".", projection, ".");
+    LoraAdapter adapter;
+    adapter.weight = AddParameter(prefix + "weight", Shape({out, in}), Initializer::Normal(std));
+    to.weights.push_back(adapter.weight);
+    if ((lora_.targets.empty() && !lora_.experts) ||
+        !lora_.Adapts(ProjectionName(expert, projection))) {
+      return;
+    }
+    adapter.a = AddParameter(prefix + "lora_A", Shape({lora_.rank, in}), InitializerOfA(in));
+    adapter.b = AddParameter(prefix + "lora_B", Shape({out, lora_.rank}), Initializer::Zeros());
+    adapter.options = &lora_;
+    adapter.share = static_cast<double>(options.top_k) / static_cast<double>(options.experts);
+    to.a.push_back(adapter.a);
+    to.b.push_back(adapter.b);
+    adapters_.push_back(adapter);
+  };
   for (int64_t expert = 0; expert < options.experts; ++expert) {
-    const auto add = [&](const std::string& projection, int64_t out, int64_t in, float std) {
-      return AddParameter(absl::StrCat(expert, ".", projection, ".weight"), Shape({out, in}),
-                          Initializer::Normal(std));
-    };
-    gate_.push_back(add(options.gate, options.hidden, options.dim, options.init_std));
-    up_.push_back(add(options.up, options.hidden, options.dim, options.init_std));
-    out_.push_back(add(options.out, options.dim, options.hidden, options.out_init_std));
+    add(expert, options.gate, options.hidden, options.dim, options.init_std, gate_);
+    add(expert, options.up, options.hidden, options.dim, options.init_std, up_);
+    add(expert, options.out, options.dim, options.hidden, options.out_init_std, out_);
   }
+}
+
+std::string Experts::ProjectionName(int64_t expert, const std::string& projection) const {
+  return absl::StrCat(name(), ".", expert, ".", projection);
+}
+
+std::vector<std::string> Experts::MoreProjections() const {
+  std::vector<std::string> names;
+  for (const ExpertProjection* projection : {&gate_, &up_, &out_}) {
+    for (const Parameter* weight : projection->weights) {
+      names.emplace_back(absl::StripSuffix(weight->name(), ".weight"));
+    }
+  }
+  return names;
+}
+
+absl::Status Experts::Validate(const LoraOptions& options) const {
+  for (const ExpertProjection* projection : {&gate_, &up_, &out_}) {
+    if (projection->a.empty() || projection->a.size() == projection->weights.size()) continue;
+    return InvalidArgument("LoRA: ", projection->a.size(), " of the ", projection->weights.size(),
+                           " experts of '", name(), "' are targets, as '",
+                           adapters_.front().layer(),
+                           "'; expected the last part of a name, which selects all of them");
+  }
+  if (adapters_.empty() || (!options.dora && options.dropout == 0)) return absl::OkStatus();
+  return Unimplemented(
+      "LoRA: '", name(), "' has adapters on experts, which have no ",
+      options.dora ? "DoRA: the norms of experts' weights are not computed"
+                   : "dropout: an expert's rows are not in the order of tokens that draws have",
+      "; leave it out, or leave experts out of the targets (all_but_experts)");
 }
 
 absl::StatusOr<Value> Experts::Forward(Context& context, const Value& x, const Tensor& offsets) {
   return HookedOne(
       context, x, [this, offsets](Context& c, const Value& in) -> absl::StatusOr<Value> {
-        ZEROTH_ASSIGN_OR_RETURN(const Value both, GroupedLinearOp(c, in, offsets, {gate_, up_}));
+        const auto multiply = [&](const Value& from, std::vector<ExpertProjection> projections) {
+          for (ExpertProjection& projection : projections) {
+            if (c.adapters_are_off()) projection = {projection.weights};
+          }
+          return GroupedLinearOp(c, from, offsets, projections,
+                                 static_cast<float>(lora_.enabled() ? lora_.scale() : 1));
+        };
+        ZEROTH_ASSIGN_OR_RETURN(const Value both, multiply(in, {gate_, up_}));
         ZEROTH_ASSIGN_OR_RETURN(const Value hidden, SwiGluOp(c, both));
-        return GroupedLinearOp(c, hidden, offsets, {out_});
+        return multiply(hidden, {out_});
       });
 }
 
 absl::StatusOr<TensorRanks*> Experts::Ranks(Context& context) const {
-  if (!IsDivided(*out_.front())) return nullptr;
-  return RanksOf(context, *out_.front());
+  const Parameter& first = *out_.weights.front();
+  if (!IsDivided(first)) return nullptr;
+  return RanksOf(context, first);
 }
 
 MoeMlp::MoeMlp(std::string name, const MoeOptions& options)

@@ -5,11 +5,13 @@
 #include <cstdint>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 #include "zeroth/core/tensor/tensor.h"
+#include "zeroth/nn/layers/lora_linear.h"
 #include "zeroth/nn/layers/mlp.h"
 #include "zeroth/nn/module.h"
 #include "zeroth/nn/ops/grouped_linear.h"
@@ -30,11 +32,13 @@ struct MoeOptions {
   std::string router;
   std::string experts_name;
   std::string gate, up, out;
+  LoraOptions lora;
 };
 
 // The experts of one layer, by default a separate unit (Role::kExperts). They are gathered
-// together, because a batch has tokens for most of them.
-class Experts : public Module {
+// together, because a batch has tokens for most of them. If options.lora selects a projection, each
+// expert has an adapter of its own for it, with the names and initial values of a LoraLinear's.
+class Experts : public Module, public AdaptedModule {
  public:
   Experts(std::string name, const MoeOptions& options);
 
@@ -45,8 +49,17 @@ class Experts : public Module {
   absl::StatusOr<TensorRanks*> Ranks(Context& context) const;
   Role role() const override { return Role::kExperts; }
 
+  const std::vector<LoraAdapter>& adapters() const override { return adapters_; }
+  std::vector<std::string> MoreProjections() const override;
+  // InvalidArgument for targets that are some of the experts; Unimplemented for DoRA and dropout.
+  absl::Status Validate(const LoraOptions& options) const override;
+
  private:
-  ExpertWeights gate_, up_, out_;
+  std::string ProjectionName(int64_t expert, const std::string& projection) const;
+
+  const LoraOptions lora_;
+  ExpertProjection gate_, up_, out_;
+  std::vector<LoraAdapter> adapters_;
 };
 
 // x [.., dim] → the same shape: for each token, the weighted sum of its experts' results.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/elementwise/elementwise.h"
 #include "zeroth/kernels/moe/moe.h"
 #include "zeroth/nn/kept_outputs.h"
 #include "zeroth/nn/ops/divided.h"
@@ -72,7 +73,10 @@ absl::Status AddWeightGradients(Context& context, const ExpertWeights& weights,
 struct GroupedLinear {
   Tensor x;
   Tensor offsets;
-  std::vector<ExpertWeights> projections;
+  std::vector<ExpertProjection> projections;
+  float scale = 1;
+  // scale * x a of each projection with adapters, otherwise undefined.
+  std::vector<Tensor> inner = {};
 };
 
 // Computes a block's part of y (`transposed`), or of the gradient of x.
@@ -89,12 +93,55 @@ absl::Status BlockProduct(Context& context, const GroupedLinear& of, const Exper
                   weights.front()->name());
 }
 
+// Returns scale * in a (`transposed`), or the gradient of in a: scale * in b^T. A divided half's
+// products are summed over ranks.
+absl::StatusOr<Tensor> BetweenHalves(Context& context, const GroupedLinear& of,
+                                     const ExpertWeights& half, const Matrix& in, DType dtype,
+                                     bool transposed) {
+  const std::vector<WeightBlock> blocks = BlocksOf(context, half);
+  const auto product = [&](int piece, const Tensor& out) {
+    const WeightBlock& block = blocks[static_cast<size_t>(piece)];
+    const Matrix columns =
+        transposed ? in.Columns(block.in, block.ins) : in.Columns(block.out, block.outs);
+    return BlockProduct(context, of, half, block, columns, out, transposed, /*accumulate=*/false);
+  };
+  const Parameter& first = *half.front();
+  const Shape shape({of.x.dim(0), first.global_shape().dim(transposed ? 0 : 1)});
+  Tensor result;
+  if (IsDivided(first)) {
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor sum, OwnSumOfProducts(context, shape, dtype, product));
+    ZEROTH_RETURN_IF_ERROR(context.tensor_ranks()->Sum(sum, first.name()));
+    ZEROTH_ASSIGN_OR_RETURN(result, CastTo(context, sum, dtype));
+  } else {
+    ZEROTH_ASSIGN_OR_RETURN(result, context.Empty(shape, dtype));
+    ZEROTH_RETURN_IF_ERROR(product(/*piece=*/0, result));
+  }
+  ZEROTH_RETURN_IF_ERROR(kernels::Scale(context.kernels(), result, of.scale));
+  return result;
+}
+
+// Adds the product of `inner` with the other half to `out`, from `column` on. If `out` has a
+// summand for each piece of all ranks, the first of them gets it.
+absl::Status AddOuter(Context& context, const GroupedLinear& of, const ExpertWeights& half,
+                      const Tensor& inner, const Tensor& out, int64_t column, bool in_pieces,
+                      bool transposed) {
+  if (in_pieces && context.tensor_ranks()->index() != 0) return absl::OkStatus();
+  const Matrix sum = in_pieces ? Matrix(PieceOf(out, 0, of.x.dim(0))) : Matrix(out);
+  for (const WeightBlock& block : BlocksOf(context, half)) {
+    const Matrix columns = transposed ? sum.Columns(column + block.out, block.outs)
+                                      : sum.Columns(column + block.in, block.ins);
+    ZEROTH_RETURN_IF_ERROR(
+        BlockProduct(context, of, half, block, inner, columns, transposed, /*accumulate=*/true));
+  }
+  return absl::OkStatus();
+}
+
 // Adds to the gradient of x in `node`. If weights are divided by outputs, adds a summand for each
-// piece of them, one after the other.
+// piece of them, one after the other. `dinner` has the gradients of x a.
 absl::Status InputGradient(Context& context, const GroupedLinear& of, const Tensor& dy,
-                           GradientNode& node) {
+                           const std::vector<Tensor>& dinner, GradientNode& node) {
   const int64_t pairs = of.x.dim(0);
-  const bool in_pieces = IsDividedByOutputs(of.projections.front());
+  const bool in_pieces = IsDividedByOutputs(of.projections.front().weights);
   NodeSlot slot;
   if (in_pieces) {
     const int64_t pieces = context.tensor_ranks()->options().pieces();
@@ -104,7 +151,8 @@ absl::Status InputGradient(Context& context, const GroupedLinear& of, const Tens
     ZEROTH_ASSIGN_OR_RETURN(slot, TakeGradient(context, node, of.x));
   }
   int64_t column = 0;
-  for (const ExpertWeights& weights : of.projections) {
+  for (size_t i = 0; i < of.projections.size(); ++i) {
+    const ExpertWeights& weights = of.projections[i].weights;
     int64_t piece = 0;
     for (const WeightBlock& block : BlocksOf(context, weights)) {
       const Matrix in = Matrix(dy).Columns(column + block.out, block.outs);
@@ -114,8 +162,29 @@ absl::Status InputGradient(Context& context, const GroupedLinear& of, const Tens
                                           /*transposed=*/false, slot.accumulate || column > 0));
     }
     column += OutFeatures(weights);
+    if (!dinner[i].defined()) continue;
+    ZEROTH_RETURN_IF_ERROR(AddOuter(context, of, of.projections[i].a, dinner[i], slot.tensor,
+                                    /*column=*/0, in_pieces, /*transposed=*/false));
   }
   return in_pieces ? AddGradient(context, node, std::move(slot.tensor)) : absl::OkStatus();
+}
+
+absl::Status Backward(Context& context, const GroupedLinear& of, const Tensor& dy,
+                      GradientNode* node) {
+  std::vector<Tensor> dinner(of.projections.size());
+  int64_t column = 0;
+  for (size_t i = 0; i < of.projections.size(); ++i) {
+    const auto& [weights, a, b] = of.projections[i];
+    const Matrix dy_part = Matrix(dy).Columns(column, OutFeatures(weights));
+    column += OutFeatures(weights);
+    ZEROTH_RETURN_IF_ERROR(AddWeightGradients(context, weights, of.offsets, dy_part, of.x));
+    if (b.empty()) continue;
+    ZEROTH_RETURN_IF_ERROR(AddWeightGradients(context, b, of.offsets, dy_part, of.inner[i]));
+    ZEROTH_ASSIGN_OR_RETURN(dinner[i], BetweenHalves(context, of, b, dy_part, dy.dtype(),
+                                                     /*transposed=*/false));
+    ZEROTH_RETURN_IF_ERROR(AddWeightGradients(context, a, of.offsets, dinner[i], of.x));
+  }
+  return node == nullptr ? absl::OkStatus() : InputGradient(context, of, dy, dinner, *node);
 }
 
 }  // namespace
@@ -126,22 +195,25 @@ Tensor PieceOf(const Tensor& grouped, int64_t index, int64_t pairs) {
 }
 
 absl::StatusOr<Value> GroupedLinearOp(Context& context, const Value& grouped, const Tensor& offsets,
-                                      const std::vector<ExpertWeights>& projections) {
-  const GroupedLinear of{grouped.data, offsets, projections};
+                                      const std::vector<ExpertProjection>& projections,
+                                      float scale) {
+  GroupedLinear of{grouped.data, offsets, projections, scale};
   const int64_t pairs = of.x.dim(0);
-  const Parameter& first = *projections.front().front();
-  if (IsDivided(first)) ZEROTH_RETURN_IF_ERROR(RanksOf(context, first).status());
+  const ExpertWeights& first = projections.front().weights;
+  if (IsDivided(*first.front())) {
+    ZEROTH_RETURN_IF_ERROR(RanksOf(context, *first.front()).status());
+  }
   int64_t out = 0;
-  for (const ExpertWeights& weights : projections) out += OutFeatures(weights);
-  const bool in_pieces = IsDividedByDepth(projections.front());
+  for (const ExpertProjection& projection : projections) out += OutFeatures(projection.weights);
+  const bool in_pieces = IsDividedByDepth(first);
   const int64_t pieces = in_pieces ? context.tensor_ranks()->options().pieces() : 1;
   ZEROTH_ASSIGN_OR_RETURN(Tensor y,
                           context.Empty(Shape({pieces * pairs, out}),
                                         in_pieces ? SumType(context, of.x.dtype()) : of.x.dtype()));
   int64_t column = 0;
-  for (const ExpertWeights& weights : projections) {
+  for (const auto& [weights, a, b] : projections) {
     const Matrix outputs = in_pieces ? Matrix(y) : Matrix(y).Columns(column, OutFeatures(weights));
-    const auto multiply = [&]() -> absl::Status {
+    const auto multiply = [&, &weights = weights]() -> absl::Status {
       int64_t piece = 0;
       for (const WeightBlock& block : BlocksOf(context, weights)) {
         const Matrix to = in_pieces ? Matrix(PieceOf(y, piece++, pairs))
@@ -153,20 +225,20 @@ absl::StatusOr<Value> GroupedLinearOp(Context& context, const Value& grouped, co
       return absl::OkStatus();
     };
     ZEROTH_RETURN_IF_ERROR(MakeOrTakeProduct(context, {outputs}, /*is_read=*/true, multiply));
+    Tensor inner;
+    if (!a.empty()) {
+      ZEROTH_ASSIGN_OR_RETURN(inner, BetweenHalves(context, of, a, of.x, of.x.dtype(),
+                                                   /*transposed=*/true));
+      ZEROTH_RETURN_IF_ERROR(
+          AddOuter(context, of, b, inner, y, column, in_pieces, /*transposed=*/true));
+    }
+    of.inner.push_back(std::move(inner));
     column += OutFeatures(weights);
   }
   Value result = context.MakeValue(std::move(y));
-  RecordBackward(
-      context, result, [&context, of, node = grouped.node](const Tensor& dy) -> absl::Status {
-        int64_t first_column = 0;
-        for (const ExpertWeights& weights : of.projections) {
-          const int64_t width = OutFeatures(weights);
-          ZEROTH_RETURN_IF_ERROR(AddWeightGradients(context, weights, of.offsets,
-                                                    Matrix(dy).Columns(first_column, width), of.x));
-          first_column += width;
-        }
-        return node == nullptr ? absl::OkStatus() : InputGradient(context, of, dy, *node);
-      });
+  RecordBackward(context, result, [&context, of, node = grouped.node](const Tensor& dy) {
+    return Backward(context, of, dy, node.get());
+  });
   return result;
 }
 

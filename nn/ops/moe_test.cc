@@ -2,6 +2,7 @@
 
 #include "zeroth/nn/ops/moe.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -120,57 +121,130 @@ TEST(BalanceOpTest, BalancedExpertsLoseTopK) {
   EXPECT_NEAR(BalanceLoss(sizes, one, {0, 0, 0, 0}), 4.0, 1e-12);
 }
 
-// Experts whose weights are whole, and in four pieces each.
-TEST(ExpertsTest, GradientsAndPieces) {
-  constexpr int64_t kExperts = 3;
-  constexpr int64_t kDim = 5;
-  constexpr int64_t kHidden = 8;
-  std::vector<std::vector<float>> results;
-  for (const bool divided : {false, true}) {
-    SCOPED_TRACE(divided);
-    Bench bench;
-    testing::OneRank ranks(4);
-    bench.context->set_tensor_ranks(&ranks);
-    std::vector<std::unique_ptr<Parameter>> parameters;
-    ExpertWeights gate, up, down;
-    for (ExpertWeights* weights : {&gate, &up, &down}) {
-      const bool is_down = weights == &down;
-      for (int64_t e = 0; e < kExperts; ++e) {
-        parameters.push_back(std::make_unique<Parameter>(
-            "weight", is_down ? Shape({kDim, kHidden}) : Shape({kHidden, kDim})));
-        weights->push_back(parameters.back().get());
-        if (divided) {
-          ASSERT_TRUE(weights->back()->Divide({kTensorAxis, is_down ? 1 : 0, 0, 1}).ok());
+constexpr int64_t kExperts = 3;
+constexpr int64_t kDim = 5;
+constexpr int64_t kHidden = 8;
+constexpr int64_t kRank = 2;
+constexpr float kScale = 1.75f;
+
+// Three projections of experts, with adapters or without, in four pieces each or whole.
+struct TinyExperts {
+  TinyExperts(Bench& bench, bool divided, bool adapted) {
+    for (ExpertProjection* projection : {&gate, &up, &down}) {
+      const bool is_down = projection == &down;
+      const int64_t out = is_down ? kDim : kHidden;
+      const int64_t in = is_down ? kHidden : kDim;
+      const auto add = [&](const Shape& shape, ExpertWeights& to, bool is_divided) {
+        parameters.push_back(std::make_unique<Parameter>("weight", shape));
+        to.push_back(parameters.back().get());
+        if (divided && is_divided) {
+          EXPECT_TRUE(to.back()->Divide({kTensorAxis, is_down ? 1 : 0, 0, 1}).ok());
         }
-        bench.Own(*weights->back(), 0.5f);
+        bench.Own(*to.back(), 0.5f);
+      };
+      for (int64_t e = 0; e < kExperts; ++e) {
+        add(Shape({out, in}), projection->weights, true);
+        if (!adapted) continue;
+        projection->weights.back()->set_requires_grad(false);
+        add(Shape({kRank, in}), projection->a, is_down);
+        add(Shape({out, kRank}), projection->b, !is_down);
       }
     }
-    TensorRanks* const sharing = divided ? &ranks : nullptr;
-    const auto forward = [&](Context& context,
-                             const std::vector<Value>& in) -> absl::StatusOr<Value> {
-      // The steps of a finite difference must not change the routing.
-      ZEROTH_ASSIGN_OR_RETURN(const Value logits, ScaleOp(context, in[1], 3.0f));
-      ZEROTH_ASSIGN_OR_RETURN(const RoutedTokens routed, RouteOp(context, logits, 2, true));
-      ZEROTH_ASSIGN_OR_RETURN(const Value grouped,
-                              ScatterOp(context, in[0], in[0].data, routed.routing, sharing));
-      const Tensor& offsets = routed.routing.offsets;
-      ZEROTH_ASSIGN_OR_RETURN(const Value both,
-                              GroupedLinearOp(context, grouped, offsets, {gate, up}));
-      ZEROTH_ASSIGN_OR_RETURN(const Value hidden, SwiGluOp(context, both));
-      ZEROTH_ASSIGN_OR_RETURN(const Value out, GroupedLinearOp(context, hidden, offsets, {down}));
-      return CombineOp(context, out, routed, in[0].data, sharing);
-    };
-    std::vector<Parameter*> all;
-    for (const auto& parameter : parameters) all.push_back(parameter.get());
-    CheckGradients(bench, {Shape({2, 3, kDim}), Shape({2, 3, kExperts})}, all, forward);
-    const std::vector<Value> in = {
-        bench.context->MakeValue(bench.Upload(Shape({2, 3, kDim}), bench.Draw(6 * kDim))),
-        bench.context->MakeValue(bench.Upload(Shape({2, 3, kExperts}), bench.Draw(6 * kExperts)))};
-    const absl::StatusOr<Value> out = forward(*bench.context, in);
-    ASSERT_TRUE(out.ok()) << out.status();
-    results.push_back(*out->data.ToHost<float>());
   }
-  EXPECT_THAT(results[1], ::testing::Pointwise(::testing::FloatNear(1e-5f), results[0]));
+
+  std::vector<Parameter*> all() const {
+    std::vector<Parameter*> found;
+    for (const auto& parameter : parameters) found.push_back(parameter.get());
+    return found;
+  }
+
+  // `in` has tokens, and logits of experts.
+  absl::StatusOr<Value> Forward(Context& context, const std::vector<Value>& in,
+                                TensorRanks* ranks) const {
+    // The steps of a finite difference must not change the routing.
+    std::vector<float> apart;
+    for (int64_t i = 0; i < 6 * kExperts; ++i) {
+      apart.push_back(2.0f * static_cast<float>((i / kExperts + i) % kExperts));
+    }
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor constant,
+                            Tensor::FromHost<float>(context.device(), in[1].data.shape(), apart,
+                                                    MemoryCategory::kActivations));
+    ZEROTH_ASSIGN_OR_RETURN(const Value scaled, ScaleOp(context, in[1], 0.3f));
+    ZEROTH_ASSIGN_OR_RETURN(const Value logits,
+                            AddOp(context, scaled, context.MakeValue(constant)));
+    ZEROTH_ASSIGN_OR_RETURN(const RoutedTokens routed, RouteOp(context, logits, 2, true));
+    ZEROTH_ASSIGN_OR_RETURN(const Value grouped,
+                            ScatterOp(context, in[0], in[0].data, routed.routing, ranks));
+    const Tensor& offsets = routed.routing.offsets;
+    ZEROTH_ASSIGN_OR_RETURN(const Value both,
+                            GroupedLinearOp(context, grouped, offsets, {gate, up}, kScale));
+    ZEROTH_ASSIGN_OR_RETURN(const Value hidden, SwiGluOp(context, both));
+    ZEROTH_ASSIGN_OR_RETURN(const Value out,
+                            GroupedLinearOp(context, hidden, offsets, {down}, kScale));
+    return CombineOp(context, out, routed, in[0].data, ranks);
+  }
+
+  std::vector<std::unique_ptr<Parameter>> parameters;
+  ExpertProjection gate, up, down;
+};
+
+std::vector<Value> DrawTokens(Bench& bench) {
+  return {
+      bench.context->MakeValue(bench.Upload(Shape({2, 3, kDim}), bench.Draw(6 * kDim))),
+      bench.context->MakeValue(bench.Upload(Shape({2, 3, kExperts}), bench.Draw(6 * kExperts)))};
+}
+
+TEST(ExpertsTest, GradientsAndPieces) {
+  for (const bool adapted : {false, true}) {
+    std::vector<std::vector<float>> results;
+    for (const bool divided : {false, true}) {
+      SCOPED_TRACE(::testing::Message() << adapted << divided);
+      Bench bench;
+      testing::OneRank ranks(4);
+      bench.context->set_tensor_ranks(&ranks);
+      const TinyExperts experts(bench, divided, adapted);
+      const auto forward = [&](Context& context, const std::vector<Value>& in) {
+        return experts.Forward(context, in, divided ? &ranks : nullptr);
+      };
+      CheckGradients(bench, {Shape({2, 3, kDim}), Shape({2, 3, kExperts})}, experts.all(), forward);
+      const absl::StatusOr<Value> out = forward(*bench.context, DrawTokens(bench));
+      ASSERT_TRUE(out.ok()) << out.status();
+      results.push_back(*out->data.ToHost<float>());
+    }
+    EXPECT_THAT(results[1], ::testing::Pointwise(::testing::FloatNear(1e-5f), results[0]));
+  }
+}
+
+// weight + scale * B A in float64.
+TEST(ExpertsTest, AdaptersAreMergedWeights) {
+  Bench bench;
+  TinyExperts experts(bench, /*divided=*/false, /*adapted=*/true);
+  const std::vector<Value> in = DrawTokens(bench);
+  const absl::StatusOr<Value> adapted = experts.Forward(*bench.context, in, nullptr);
+  ASSERT_TRUE(adapted.ok()) << adapted.status();
+  for (ExpertProjection* projection : {&experts.gate, &experts.up, &experts.down}) {
+    for (size_t e = 0; e < projection->weights.size(); ++e) {
+      const Tensor& weight = projection->weights[e]->data();
+      std::vector<float> merged = *weight.ToHost<float>();
+      const std::vector<float> a = *projection->a[e]->data().ToHost<float>();
+      const std::vector<float> b = *projection->b[e]->data().ToHost<float>();
+      const auto columns = static_cast<size_t>(weight.dim(1));
+      for (size_t i = 0; i < merged.size(); ++i) {
+        double sum = 0;
+        for (size_t k = 0; k < kRank; ++k) {
+          sum += static_cast<double>(b[i / columns * kRank + k]) * a[k * columns + i % columns];
+        }
+        merged[i] = static_cast<float>(merged[i] + kScale * sum);
+      }
+      std::copy(merged.begin(), merged.end(), weight.data<float>());
+    }
+    projection->a.clear();
+    projection->b.clear();
+  }
+  const absl::StatusOr<Value> plain = experts.Forward(*bench.context, in, nullptr);
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  EXPECT_THAT(*adapted->data.ToHost<float>(),
+              ::testing::Pointwise(::testing::FloatNear(2e-5f), *plain->data.ToHost<float>()));
 }
 
 TEST(BalanceOpTest, RefusesLogitsWithoutASequenceDimension) {

@@ -216,7 +216,7 @@ TEST(TrainConvertTest, SoAreThoseWithMagnitudes) {
 }
 
 TEST(TrainConvertTest, AdaptersAreMergedWrittenAloneAndGoOn) {
-  for (const char* family : {"gpt2_tiny", "llama_tiny"}) {
+  for (const char* family : {"gpt2_tiny", "llama_tiny", "qwen3_moe_tiny"}) {
     SCOPED_TRACE(family);
     const std::string base = absl::StrCat("tests/testdata/", family);
     const fs::path out = Scratch() / family;

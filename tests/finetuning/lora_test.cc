@@ -65,6 +65,8 @@ bool IsSaved(absl::string_view name) {
   return false;
 }
 
+bool HasExperts(absl::string_view model) { return model == "qwen3_moe_tiny"; }
+
 bool IsAdapter(absl::string_view name) {
   return absl::EndsWith(name, ".lora_A") || absl::EndsWith(name, ".lora_B");
 }
@@ -148,8 +150,12 @@ class LoraModelTest : public ::testing::TestWithParam<const char*> {
   // GPT-2's weights are [in, out], Llama's [out, in].
   bool in_out() const { return model() == "gpt2_tiny"; }
   size_t blocks() const { return in_out() || model() == "llama_tiny" ? 3 : 2; }
-  // Experts have no adapters.
-  bool has_experts() const { return model() == "qwen3_moe_tiny"; }
+  bool has_experts() const { return HasExperts(model()); }
+  // Adapters of experts have no dropout.
+  void AddDropout(TinySetup& setup) const {
+    setup.model_options.lora.dropout = kDropout;
+    setup.model_options.lora.experts = false;
+  }
 };
 
 // The chain rule through W + s A B: dA = s dW B^T and dB = s A^T dW, dW being the plain model's
@@ -177,7 +183,8 @@ TEST_P(LoraModelTest, GradientsFollowFromTheMergedModelByTheChainRule) {
     const Grid stored = in_out() ? product : Transposed(product);
     for (size_t i = 0; i < values.size(); ++i) values[i] += static_cast<float>(stored.values[i]);
   }
-  ASSERT_EQ(factors.size(), blocks() * (in_out() || has_experts() ? 4 : 7));
+  const size_t of_block = has_experts() ? 4 + 8 * 3 : 7;
+  ASSERT_EQ(factors.size(), blocks() * (in_out() ? 4 : of_block));
   TinySetup plain;
   plain.model = model();
   const absl::StatusOr<Gradients> full = FirstGradients(plain, &merged);
@@ -298,6 +305,7 @@ TEST_P(LoraModelTest, MuonTrainsThemWithTheSameBits) {
 TEST_P(LoraModelTest, StrategiesGiveTheSameBitsWithDropoutAndSavedModules) {
   TinySetup without = AdaptedAndSaved(model());
   without.ranks = {"no_shard", 2, 0};
+  without.model_options.lora.experts = false;
   const absl::StatusOr<Trained> undropped = TrainAdapters(without);
   ASSERT_TRUE(undropped.ok()) << undropped.status();
   std::unique_ptr<Trained> first;
@@ -305,7 +313,7 @@ TEST_P(LoraModelTest, StrategiesGiveTheSameBitsWithDropoutAndSavedModules) {
     if (ranks.world_size != 2) continue;
     TinySetup setup = AdaptedAndSaved(model());
     setup.ranks = ranks;
-    setup.model_options.lora.dropout = kDropout;
+    AddDropout(setup);
     const absl::StatusOr<Trained> trained = TrainAdapters(setup);
     ASSERT_TRUE(trained.ok()) << trained.status();
     if (first == nullptr) first = std::make_unique<Trained>(*trained);
@@ -322,7 +330,7 @@ TEST_P(LoraModelTest, StrategiesGiveTheSameBitsWithDropoutAndSavedModules) {
 // Two data ranks of `size` tensor ranks each.
 TinySetup Divided(const std::string& model, const char* strategy, TensorParallelOptions tensor) {
   TinySetup setup = AdaptedAndSaved(model);
-  setup.model_options.lora.dropout = kDropout;
+  if (!HasExperts(model)) setup.model_options.lora.dropout = kDropout;
   setup.ranks = {strategy, 2 * tensor.size, 0};
   setup.trainer.tensor = tensor;
   return setup;
@@ -338,7 +346,7 @@ void ExpectNear(const NamedValues& actual, const NamedValues& expected, double t
 
 // Adapters of layers that are divided by outputs, sections of fused ones included, and by depth.
 TEST(LoraTensorTest, GradientsAndStepsAreThoseOfUndividedLayers) {
-  for (const char* model : {"gpt2_tiny", "llama_tiny"}) {
+  for (const char* model : {"gpt2_tiny", "llama_tiny", "qwen3_moe_tiny"}) {
     const TinySetup whole = Divided(model, "no_shard", {});
     const absl::StatusOr<Gradients> expected = FirstGradients(whole, nullptr);
     const absl::StatusOr<Trained> trained = TrainAdapters(whole);
@@ -367,7 +375,7 @@ TEST(LoraTensorTest, GradientsAndStepsAreThoseOfUndividedLayers) {
 }
 
 TEST(LoraTensorTest, FixedPiecesGiveTheSameBits) {
-  for (const char* model : {"gpt2_tiny", "llama_tiny"}) {
+  for (const char* model : {"gpt2_tiny", "llama_tiny", "qwen3_moe_tiny"}) {
     const absl::StatusOr<Trained> one = TrainAdapters(Divided(model, "no_shard", {1, 4}));
     ASSERT_TRUE(one.ok()) << one.status();
     EXPECT_LT(one->losses.back(), one->losses.front() - 0.01f);
@@ -385,7 +393,7 @@ TEST(LoraTensorTest, FixedPiecesGiveTheSameBits) {
 
 TEST_P(LoraModelTest, ComputingBlocksAgainChangesNoBit) {
   TinySetup setup = Adapted(model());
-  setup.model_options.lora.dropout = kDropout;
+  if (!has_experts()) setup.model_options.lora.dropout = kDropout;
   setup.ranks = {"full_shard", 2, 0};
   const absl::StatusOr<Trained> kept = TrainAdapters(setup);
   for (const auto what : {ActivationCheckpointing::kBlock, ActivationCheckpointing::kSelective,
@@ -475,6 +483,40 @@ TEST_P(LoraModelTest, TargetsChooseWhatIsTrained) {
   }
 }
 
+TEST(LoraExpertsTest, AreLeftOutOrRefusedWhereTheyCannotBeAdapted) {
+  const auto directory = HfDirectory::Open("tests/testdata/qwen3_moe_tiny");
+  ASSERT_TRUE(directory.ok()) << directory.status();
+  const auto adapters = [&](LoraOptions lora) -> absl::StatusOr<size_t> {
+    lora.rank = kRank;
+    ZEROTH_ASSIGN_OR_RETURN(const auto model, ModelRegistry::Create(directory->config().json(),
+                                                                    {.lora = lora, .fp8 = false}));
+    return LoraAdapters(*model).size();
+  };
+  constexpr size_t kLayers = 2;
+  constexpr size_t kExperts = 8;
+  LoraOptions all;
+  LoraOptions no_experts;
+  no_experts.experts = false;
+  LoraOptions up;
+  up.targets = {"up_proj"};
+  EXPECT_EQ(*adapters(all), kLayers * (4 + 3 * kExperts));
+  EXPECT_EQ(*adapters(no_experts), kLayers * 4);
+  EXPECT_EQ(*adapters(up), kLayers * kExperts);
+  LoraOptions one = up;
+  one.targets = {"3.up_proj"};
+  LoraOptions dora = all;
+  dora.dora = true;
+  LoraOptions dropout = all;
+  dropout.dropout = kDropout;
+  for (const auto& [lora, expected] :
+       {std::pair(one, "1 of the 8 experts"), std::pair(dora, "no DoRA"),
+        std::pair(dropout, "no dropout")}) {
+    const absl::Status refused = adapters(lora).status();
+    EXPECT_TRUE(absl::StrContains(refused.message(), expected)) << refused;
+    EXPECT_TRUE(absl::StrContains(refused.message(), "'model.layers.0.mlp.experts'")) << refused;
+  }
+}
+
 TEST_P(LoraModelTest, TheWrittenModelIsPlainAndComputesTheSame) {
   const TemporaryDirectory scratch;
   const std::string path = scratch.File("final");
@@ -531,9 +573,8 @@ TEST_P(LoraModelTest, TheWrittenModelIsPlainAndComputesTheSame) {
 // sqrt(r) for rank-stabilized adapters, here GPT-2's, is the merged model.
 TEST_P(LoraModelTest, AdaptersWrittenAloneAreThoseOfTheMergedModel) {
   const TemporaryDirectory dir;
-  const std::string second = has_experts() ? "o_proj" : "down_proj";
-  TinySetup setup = Adapted(
-      model(), in_out() ? std::vector<std::string>{} : std::vector<std::string>{"q_proj", second});
+  TinySetup setup = Adapted(model(), in_out() ? std::vector<std::string>{}
+                                              : std::vector<std::string>{"q_proj", "down_proj"});
   setup.ranks = {"full_shard", 2, 0};
   setup.model_options.lora.rslora = in_out();
   setup.model_options.lora.modules_to_save =
@@ -657,11 +698,16 @@ TEST_P(LoraModelTest, FrozenWeightsCountForUtilisationWithoutTheirGradients) {
   const auto adapted =
       ModelRegistry::Create(directory->config().json(), Adapted(model()).model_options);
   ASSERT_TRUE(plain.ok() && adapted.ok()) << plain.status() << adapted.status();
-  const int64_t added = (*adapted)->ParameterCount() - (*plain)->ParameterCount();
+  double added = 0;  // that a token is multiplied with: two of eight experts
+  for (const Parameter* parameter : (*adapted)->Parameters()) {
+    if (!IsAdapter(parameter->name())) continue;
+    const bool is_expert = absl::StrContains(parameter->name(), ".experts.");
+    added += static_cast<double>(parameter->global_numel()) * (is_expert ? 0.25 : 1);
+  }
   ASSERT_GT(added, 0);
   // Weights that tokens are multiplied with: what is left of a plain model's cost at length 0.
   const double weights = (*plain)->FlopsPerToken(0) / 6;
-  EXPECT_DOUBLE_EQ((*adapted)->FlopsPerToken(0), 4 * weights + 6 * static_cast<double>(added));
+  EXPECT_DOUBLE_EQ((*adapted)->FlopsPerToken(0), 4 * weights + 6 * added);
   // Nothing but the head is trained in full there that tokens are multiplied with.
   const auto saved =
       ModelRegistry::Create(directory->config().json(), AdaptedAndSaved(model()).model_options);

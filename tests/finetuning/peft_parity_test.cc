@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Adapters that PEFT wrote, trained further by this project and by PEFT in float64
+// Adapters that PEFT wrote or reads, trained further by this project and by PEFT in float64
 // (tests/testdata/peft).
 
 #include <cstdint>
@@ -181,8 +181,8 @@ TEST_P(PeftParityTest, SoAreThoseOfDividedLayers) {
 
 INSTANTIATE_TEST_SUITE_P(Adapters, PeftParityTest,
                          ::testing::Values("gpt2_dora", "gpt2_lora", "llama31_tied", "llama_dora",
-                                           "llama_lora", "llama_nf4", "llama_rslora",
-                                           "llama_saved"),
+                                           "llama_lora", "llama_nf4", "llama_rslora", "llama_saved",
+                                           "mixtral_lora", "qwen3_moe_lora"),
                          [](const auto& instance) { return std::string(instance.param); });
 
 }  // namespace

@@ -69,7 +69,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"tied", "llama31_tiny", {"--lora_modules_to_save=embed_tokens"}},
                       Case{"dora", "llama_tiny", {"--lora_dora"}},
                       Case{"transposed_dora", "gpt2_tiny", {"--lora_dora"}},
-                      Case{"transposed", "gpt2_tiny", {}}),
+                      Case{"transposed", "gpt2_tiny", {}}, Case{"experts", "qwen3_moe_tiny", {}},
+                      Case{"mixtral", "mixtral_tiny", {}}),
     [](const auto& instance) { return std::string(instance.param.name); });
 
 }  // namespace

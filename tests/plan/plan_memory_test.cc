@@ -238,6 +238,19 @@ TEST(PlanMemoryOfLeversTest, BalancedExperts) {
   }
 }
 
+TEST(PlanMemoryOfLeversTest, AdaptersOfExperts) {
+  for (const char* strategy : {"no_shard", "shard_grad_op", "full_shard"}) {
+    for (const ActivationCheckpointing what :
+         {ActivationCheckpointing::kNone, ActivationCheckpointing::kBlock}) {
+      TrainOptions options = OptionsOf(kMoe, 2);
+      options.strategy = strategy;
+      options.activation_checkpointing = what;
+      options.lora_rank = 4;
+      ExpectAsMeasured(options);
+    }
+  }
+}
+
 TEST(PlanMemoryOfLeversTest, SixteenBits) {
   TrainOptions options = OptionsOf("llama_tiny", 2);
   options.param_dtype = DType::kFloat16;

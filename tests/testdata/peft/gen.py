@@ -4,6 +4,11 @@
 Each adapter starts from random values of float32, which PEFT writes. PEFT then trains it in float64
 for three steps. Values in files are rounded once, at the end. The frozen weights of llama_nf4 are
 those that bitsandbytes restores from NF4; it also writes their base.
+
+transformers 5 has stacked the experts of mixtures, which were linear layers before. PEFT reads
+adapters with the names of those layers, but its fused ones train other products. So adapters of
+experts are trained here by their definition, weight + scale * B A, and PEFT must compute the first
+loss from the same files.
 """
 
 import json
@@ -55,6 +60,14 @@ ADAPTERS = {
 }
 
 
+# Folder: the base, a linear layer of its attention, the module of its experts in files, and there
+# the names of gate, up and down.
+EXPERTS = {
+    "qwen3_moe_lora": ("qwen3_moe_tiny", "q_proj", "mlp", ["gate_proj", "up_proj", "down_proj"]),
+    "mixtral_lora": ("mixtral_tiny", "v_proj", "block_sparse_moe", ["w1", "w3", "w2"]),
+}
+
+
 def write_nf4_base():
     """Writes a model in bf16 whose rows have even numbers of blocks, so that two ranks can share them."""
     torch.manual_seed(45)
@@ -103,7 +116,10 @@ def quantise(model):
 
 def base_model(path):
     model = transformers.AutoModelForCausalLM.from_pretrained(
-        path, dtype=torch.float32, attn_implementation="eager"
+        path,
+        dtype=torch.float32,
+        attn_implementation="eager",
+        experts_implementation="eager",
     )
     if path == NF4_BASE:
         quantise(model)
@@ -141,6 +157,22 @@ def write(folder, base, options):
     model = peft.PeftModel.from_pretrained(base_model(base), folder, is_trainable=True).double()
     model.train()
     trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    train(
+        folder,
+        base,
+        trained,
+        lambda tokens: model(input_ids=tokens).logits,
+        lambda value_of: stored(model, value_of),
+    )
+
+
+def loss_of(logits_of, batch):
+    logits = logits_of(batch[:, :-1])
+    assert logits.dtype == torch.float64
+    return torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
+
+
+def train(folder, base, trained, logits_of, stored_of):
     tokens = "llama_tiny" if base == NF4_BASE else base
     rows = torch.tensor(np.load(os.path.join(tokens, "tokens.npy")).astype(np.int64))
     optimizer = torch.optim.AdamW(
@@ -157,19 +189,17 @@ def write(folder, base, options):
         expected.update({"tokens": tokens, "base_dtype": "nf4"})
     for step in range(STEPS):
         batch = rows[step * ROWS : (step + 1) * ROWS]
-        logits = model(input_ids=batch[:, :-1]).logits
-        assert logits.dtype == torch.float64
-        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
+        loss = loss_of(logits_of, batch)
         optimizer.zero_grad()
         loss.backward()
         expected["loss"].append(float(loss))
         if step == 0:
-            gradients = stored(model, lambda parameter: parameter.grad)
+            gradients = stored_of(lambda parameter: parameter.grad)
             save_file(gradients, os.path.join(folder, "grads_step0.safetensors"))
         norm = torch.nn.utils.clip_grad_norm_(list(trained.values()), 1.0)
         expected["grad_norm"].append(float(norm))
         optimizer.step()
-    final = stored(model, lambda parameter: parameter)
+    final = stored_of(lambda parameter: parameter)
     save_file(final, os.path.join(folder, "final.safetensors"))
     with open(os.path.join(folder, "expected.json"), "w", encoding="utf-8") as file:
         json.dump(expected, file, indent=1)
@@ -177,6 +207,84 @@ def write(folder, base, options):
     for other in ("grads_step0", "final"):
         assert set(load_file(os.path.join(folder, other + ".safetensors"))) == names, folder
     print(folder, expected["loss"], expected["grad_norm"])
+
+
+def write_experts(folder, base, attention, module, projections):
+    torch.manual_seed(1)
+    config = peft.LoraConfig(
+        r=3, lora_alpha=5, task_type="CAUSAL_LM", target_modules=[attention] + projections
+    )
+    config.base_model_name_or_path, config.inference_mode = base, True
+    config.save_pretrained(folder)
+    scale = config.lora_alpha / config.r
+    model = base_model(base).double()
+    weights = {name: p.detach() for name, p in model.named_parameters()}
+    halves = {}
+
+    def add(layer, out, size):
+        halves[layer] = (
+            torch.nn.Parameter(torch.randn(config.r, size) / (3 * size) ** 0.5),
+            torch.nn.Parameter(torch.randn(out, config.r) * 0.05),
+        )
+
+    for layer in range(model.config.num_hidden_layers):
+        block = f"model.layers.{layer}"
+        add(f"{block}.self_attn.{attention}", *weights[f"{block}.self_attn.{attention}.weight"].shape)
+        _, out, size = weights[f"{block}.mlp.experts.down_proj"].shape
+        for expert in range(model.config.num_local_experts):
+            for name in projections[:2]:
+                add(f"{block}.{module}.experts.{expert}.{name}", size, out)
+            add(f"{block}.{module}.experts.{expert}.{projections[2]}", out, size)
+
+    def stored_of(value_of):
+        return {
+            f"base_model.model.{layer}.lora_{half}.weight": value_of(value)
+            .detach()
+            .to(torch.float32)
+            .contiguous()
+            .clone()
+            for layer, pair in halves.items()
+            for half, value in zip("AB", pair)
+        }
+
+    save_file(stored_of(lambda p: p), os.path.join(folder, "adapter_model.safetensors"))
+    halves = {
+        layer: tuple(torch.nn.Parameter(p.detach().double()) for p in pair)
+        for layer, pair in halves.items()
+    }
+
+    def logits_of(tokens):
+        adapted = {}
+
+        def delta(layer):
+            a, b = halves[layer]
+            return scale * b @ a
+
+        for layer in range(model.config.num_hidden_layers):
+            block = f"model.layers.{layer}"
+            linear = f"{block}.self_attn.{attention}"
+            adapted[f"{linear}.weight"] = weights[f"{linear}.weight"] + delta(linear)
+            numbers = range(model.config.num_local_experts)
+            gate, up, down = (
+                torch.stack([delta(f"{block}.{module}.experts.{e}.{name}") for e in numbers])
+                for name in projections
+            )
+            for name, values in (
+                ("gate_up_proj", torch.cat([gate, up], 1)),
+                ("down_proj", down),
+            ):
+                name = f"{block}.mlp.experts.{name}"
+                adapted[name] = weights[name] + values
+        return torch.func.functional_call(model, adapted, (), {"input_ids": tokens}).logits
+
+    rows = torch.tensor(np.load(os.path.join(base, "tokens.npy")).astype(np.int64))[:ROWS]
+    own = loss_of(logits_of, rows)
+    by_peft = peft.PeftModel.from_pretrained(base_model(base), folder).double()
+    theirs = loss_of(lambda tokens: by_peft(input_ids=tokens).logits, rows)
+    print(folder, "first loss", float(own), "by PEFT", float(theirs))
+    assert abs(own - theirs) < 1e-9
+    trained = {f"{layer}.{i}": p for layer, pair in halves.items() for i, p in enumerate(pair)}
+    train(folder, base, trained, logits_of, stored_of)
 
 
 def main():
@@ -188,6 +296,8 @@ def main():
         if base == NF4_BASE:
             write_nf4_base()
         write(os.path.join("peft", folder), base, options)
+    for folder, arguments in EXPERTS.items():
+        write_experts(os.path.join("peft", folder), *arguments)
 
 
 main()
