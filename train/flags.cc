@@ -16,6 +16,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 
@@ -222,9 +223,13 @@ differ from those of the checkpoint ([checkpoints.md](checkpoints.md#what-is-com
                         "\n\n| flag | default | allowed | results | |\n|---|---|---|---|---|\n");
       },
       [&](const Option& option, absl::string_view value, absl::string_view expected) {
+        const auto cell = [](absl::string_view words) {
+          return absl::StrReplaceAll(words, {{"|", "\\|"}});
+        };
         absl::StrAppend(&text, "| `--", option.name, "` | ",
-                        value.empty() ? "" : absl::StrCat("`", value, "`"), " | ", expected, " | ",
-                        option.decides_results ? "yes" : "", " | ", option.help, " |\n");
+                        value.empty() ? "" : absl::StrCat("`", value, "`"), " | ", cell(expected),
+                        " | ", option.decides_results ? "yes" : "", " | ", cell(option.help),
+                        " |\n");
       });
   return text;
 }
