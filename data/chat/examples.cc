@@ -279,8 +279,9 @@ absl::StatusOr<Example> ParseKind(RecordKind kind, const nlohmann::ordered_json&
     case RecordKind::kText:  // documents.cc reads text
     case RecordKind::kMessages:
     case RecordKind::kShareGpt:
-      return ParseConversation(json, kind);
+      break;
   }
+  return ParseConversation(json, kind);
 }
 
 absl::StatusOr<Example> Parse(RecordKind kind, const nlohmann::ordered_json& json,
