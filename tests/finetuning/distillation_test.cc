@@ -59,6 +59,7 @@ absl::Status WriteTeacher(const std::string& directory, const Mixture& data, int
   options.directory = directory;
   options.teacher = load.model;
   options.k = k;
+  options.vocab_size = kVocabulary;
   options.loader.seq_len = kLength;
   return WriteTopK(data, options, [&](const Batch& batch) { return teacher->Logits(batch); })
       .status();
@@ -232,6 +233,9 @@ TEST(TeacherTopKTest, FollowsShuffledDataAndRefusesOthers) {
   const std::string path = directory.File("teacher");
   ASSERT_TRUE(WriteTeacher(path, **data, 3).ok());
   EXPECT_EQ(WriteTeacher(path, **data, 3).code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(WriteTeacher(directory.File("most"), **data, kVocabulary + 1).code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(directory.List(), std::vector<std::string>{"teacher"});
   const auto teacher = TeacherTopK::Open(path, kVocabulary);
   ASSERT_TRUE(teacher.ok()) << teacher.status();
   LoaderOptions options;

@@ -97,6 +97,7 @@ absl::Status PrintTopK(LoadedModel& loaded, const Tokenizer* tokenizer, const st
   options.directory = absl::GetFlag(FLAGS_write_topk);
   options.teacher = model;
   options.k = absl::GetFlag(FLAGS_topk);
+  options.vocab_size = loaded.model().vocab_size();
   options.loader.seq_len = absl::GetFlag(FLAGS_seq_len);
   if (options.loader.seq_len == 0) options.loader.seq_len = loaded.model().max_seq_len();
   data_options.chat_template = absl::GetFlag(FLAGS_chat_template);

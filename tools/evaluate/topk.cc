@@ -35,8 +35,10 @@ void FindTopK(absl::Span<const float> logits, absl::Span<int32_t> ids,
 
 absl::StatusOr<int64_t> WriteTopK(const Mixture& data, const TopKOptions& options,
                                   LogitsFunction logits) {
-  if (options.k < 1 || options.k > kMostTeacherTokens) {
-    return InvalidArgument("--topk=", options.k, ", expected 1 to ", kMostTeacherTokens);
+  const int64_t most = std::min(kMostTeacherTokens, options.vocab_size);
+  if (options.k < 1 || options.k > most) {
+    return InvalidArgument("--topk=", options.k, ", expected 1 to ", most,
+                           options.vocab_size == most ? ", the teacher's vocabulary" : "");
   }
   LoaderOptions loader_options = options.loader;
   loader_options.batch_size = 1;
@@ -66,10 +68,6 @@ absl::StatusOr<int64_t> WriteTopK(const Mixture& data, const TopKOptions& option
       ZEROTH_ASSIGN_OR_RETURN(const Batch batch, loaders[i].Load(row));
       ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> all, logits(batch));
       const size_t vocab = all.size() / seq;
-      if (k > vocab) {
-        return InvalidArgument("--topk=", k, ", expected at most the teacher's vocabulary of ",
-                               vocab);
-      }
       for (size_t at = 0; at < seq; ++at) {
         FindTopK(absl::MakeConstSpan(all).subspan(at * vocab, vocab),
                  absl::MakeSpan(ids).subspan(at * k, k),

@@ -25,7 +25,8 @@ struct TopKOptions {
   std::string directory;
   std::string teacher;  // its name in the directory
   int64_t k = 64;
-  LoaderOptions loader;  // of one rank; rows and order are set here
+  int64_t vocab_size = 0;  // of the teacher
+  LoaderOptions loader;    // of one rank; rows and order are set here
 };
 
 // Writes the directory, for every window of the data without shuffling. Returns the number of
