@@ -66,6 +66,12 @@ absl::StatusOr<StepInputs> StepInputs::Create(Communicator& world, Device& devic
     if (inputs.has_references_ || !batch.labels.empty()) {
       ZEROTH_RETURN_IF_ERROR(add(inputs.reference_, places, DType::kFloat32));
     }
+    if (!batch.teacher_ids.empty()) {
+      const int64_t k = static_cast<int64_t>(batch.teacher_ids.size()) / places.numel();
+      const Shape shape({batch.batch, batch.seq, k});
+      ZEROTH_RETURN_IF_ERROR(add(inputs.teacher_ids_, shape, DType::kInt32));
+      ZEROTH_RETURN_IF_ERROR(add(inputs.teacher_log_probs_, shape, DType::kFloat32));
+    }
     if (!batch.pairs.empty()) {
       const auto pairs = static_cast<int64_t>(batch.pairs.size() / 3);
       ZEROTH_RETURN_IF_ERROR(add(inputs.pairs_, Shape({pairs, 3}), DType::kInt32));
@@ -111,6 +117,10 @@ absl::Status StepInputs::Fill(absl::Span<const Batch> micro_batches, const RankN
     if (!starts_.empty()) ZEROTH_RETURN_IF_ERROR(copy(micro_batches[i].starts, starts_[i]));
     if (!pairs_.empty()) ZEROTH_RETURN_IF_ERROR(copy(micro_batches[i].pairs, pairs_[i]));
     if (!labels_.empty()) ZEROTH_RETURN_IF_ERROR(copy(micro_batches[i].labels, labels_[i]));
+    if (!teacher_ids_.empty()) {
+      ZEROTH_RETURN_IF_ERROR(copy(micro_batches[i].teacher_ids, teacher_ids_[i]));
+      ZEROTH_RETURN_IF_ERROR(copy(micro_batches[i].teacher_log_probs, teacher_log_probs_[i]));
+    }
     if (has_references_) {
       ZEROTH_RETURN_IF_ERROR(copy(micro_batches[i].reference, reference_[i]));
     }

@@ -74,6 +74,13 @@ class StepInputs {
   Tensor labels(int64_t i) const {
     return labels_.empty() ? Tensor() : labels_[static_cast<size_t>(i)];
   }
+  // Batch::teacher_ids and teacher_log_probs, [batch, seq, k]; undefined if batches have none.
+  Tensor teacher_ids(int64_t i) const {
+    return teacher_ids_.empty() ? Tensor() : teacher_ids_[static_cast<size_t>(i)];
+  }
+  Tensor teacher_log_probs(int64_t i) const {
+    return teacher_log_probs_.empty() ? Tensor() : teacher_log_probs_[static_cast<size_t>(i)];
+  }
   // With labels, PreferenceLossArgs::kl: the terms of all micro-batches of all ranks, after
   // ShareKl. Undefined without.
   const Tensor& kl() const { return kl_; }
@@ -134,6 +141,8 @@ class StepInputs {
   std::vector<Tensor> pairs_;
   std::vector<Tensor> reference_;
   std::vector<Tensor> labels_;
+  std::vector<Tensor> teacher_ids_;
+  std::vector<Tensor> teacher_log_probs_;
   bool has_references_ = false;
   Tensor kl_;
   int64_t numbers_ = 1;  // exchanged per micro-batch: the loss, or PreferenceStatistics::kCount

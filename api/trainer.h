@@ -24,6 +24,7 @@
 #include "zeroth/core/comm/communicator.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/data/loader.h"
+#include "zeroth/kernels/distillation/distillation.h"
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/kernels/preference/preference.h"
 #include "zeroth/nn/activation_checkpointing.h"
@@ -79,6 +80,9 @@ struct TrainerOptions {
   // over its tokens. A loss that needs a reference (UsesReference) reads Batch::reference; if that
   // is empty, each step first computes the reference by turning the model's adapters off.
   std::optional<PreferenceOptions> preference;
+  // The weight and the temperature of what a teacher says, in steps whose batches have that
+  // (Batch::teacher_ids). Others, as those of an evaluation, have the mean over tokens.
+  DistillationOptions distillation;
   // Above 0: the global batch has this many micro-batches at every world size, and losses, gradient
   // norms and weights have the same bits at all of them. Rank r of W must be given micro-batches
   // r, r + W, r + 2 W, … of each step and each evaluation. MicroBatchesPerRank says which world
@@ -231,6 +235,7 @@ class Trainer {
     bool within_documents = false;
     bool has_reference = false;
     size_t pairs = 0;
+    size_t teacher_ids = 0;
     std::vector<bool> requires_grad;  // of each parameter
     bool operator==(const StepKind&) const = default;
   };
@@ -250,6 +255,7 @@ class Trainer {
                                         const RankNews& news = {}) const;
   TrainingStepOptions StepOptions(const StepInputs& inputs) const;
   absl::Status ExpectPairs(const Batch& batch) const;
+  absl::Status ExpectTeacher(const Batch& batch, const Batch& first) const;
   struct MicroBatchLoss {
     Value loss;
     Tensor numbers;  // for StepInputs::KeepLoss

@@ -9,6 +9,7 @@
 #include "zeroth/api/preference_objective.h"
 #include "zeroth/api/trainer.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/nn/distillation.h"
 
 namespace zeroth {
 
@@ -36,6 +37,7 @@ absl::Status Trainer::ExpectOneShape(absl::Span<const Batch> micro_batches) cons
           "others do not; expected all or none");
     }
     ZEROTH_RETURN_IF_ERROR(ExpectPairs(batch));
+    ZEROTH_RETURN_IF_ERROR(ExpectTeacher(batch, micro_batches[0]));
     if (batch.pairs.size() != micro_batches[0].pairs.size() ||
         batch.labels.size() != micro_batches[0].labels.size() ||
         batch.reference.size() != micro_batches[0].reference.size()) {
@@ -88,15 +90,40 @@ absl::Status Trainer::ExpectPairs(const Batch& batch) const {
                                : ", or none to turn the adapters off");
 }
 
+absl::Status Trainer::ExpectTeacher(const Batch& batch, const Batch& first) const {
+  const size_t ids = batch.teacher_ids.size();
+  const auto tokens = static_cast<size_t>(batch.batch * batch.seq);
+  if (ids != first.teacher_ids.size() || ids != batch.teacher_log_probs.size() ||
+      (ids > 0 && (tokens == 0 || ids % tokens != 0))) {
+    return InvalidArgument("a micro-batch of ", tokens, " tokens with ", ids,
+                           " tokens of a teacher and ", batch.teacher_log_probs.size(),
+                           " log-probabilities; expected k of each for every token, in all "
+                           "micro-batches of a step or in none");
+  }
+  if (ids > 0 && options_.preference.has_value()) {
+    return absl::InvalidArgumentError(
+        "a micro-batch with tokens of a teacher, but TrainerOptions::preference is set; expected "
+        "one of them");
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Trainer::MicroBatchLoss> Trainer::Loss(const StepInputs& inputs, int64_t i) {
   Context& context = sharded_->context();
   context.set_token_divisor(inputs.divisor());
   context.set_document_starts(inputs.starts(i));
-  if (!options_.preference.has_value()) {
+  const auto loss_of_tokens = [&]() -> absl::StatusOr<MicroBatchLoss> {
     ZEROTH_ASSIGN_OR_RETURN(const Value loss,
                             model_->Loss(context, inputs.tokens(i), inputs.targets(i)));
     return MicroBatchLoss{loss, loss.data};
+  };
+  if (inputs.teacher_ids(i).defined()) {
+    const Distillation teacher = {inputs.teacher_ids(i), inputs.teacher_log_probs(i),
+                                  options_.distillation};
+    const auto with_teacher = context.UseDistillation(teacher);
+    return loss_of_tokens();
   }
+  if (!options_.preference.has_value()) return loss_of_tokens();
   Tensor reference = inputs.reference(i);
   if (UsesReference(options_.preference->kind) && !reference.defined()) {
     const auto without_adapters = context.TurnAdaptersOff();

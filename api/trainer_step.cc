@@ -153,6 +153,7 @@ Trainer::StepKind Trainer::KindOf(absl::Span<const Batch> micro_batches) const {
   kind.within_documents = !micro_batches[0].starts.empty();
   kind.has_reference = !micro_batches[0].reference.empty();
   kind.pairs = micro_batches[0].pairs.size();
+  kind.teacher_ids = micro_batches[0].teacher_ids.size();
   for (const Unit* unit : sharded_->sharding().units()) {
     for (const Parameter* parameter : unit->parameters()) {
       kind.requires_grad.push_back(parameter->requires_grad());

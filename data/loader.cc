@@ -85,10 +85,50 @@ absl::StatusOr<DataLoader> DataLoader::Create(std::shared_ptr<const Mixture> dat
     }
     windows.push_back(own);
   }
+  if (options.teacher != nullptr) {
+    ZEROTH_RETURN_IF_ERROR(CheckTeacher(*data, options, windows));
+  }
   std::vector<int64_t> counts;
   for (const Windows& own : windows) counts.push_back(own.count);
   const int64_t distinct = data->DistinctPlaces(counts, options.seed);
   return DataLoader(std::move(data), options, std::move(windows), distinct);
+}
+
+absl::Status DataLoader::CheckTeacher(const Mixture& data, const LoaderOptions& options,
+                                      absl::Span<const Windows> windows) {
+  const TopKFacts& facts = options.teacher->facts();
+  const std::string& directory = options.teacher->directory();
+  if (facts.seq_len != options.seq_len) {
+    return InvalidArgument(directory, ": written with seq_len ", facts.seq_len, ", but seq_len is ",
+                           options.seq_len, "; expected the same");
+  }
+  if (facts.rows.size() != windows.size()) {
+    return InvalidArgument(directory, ": written for ", facts.rows.size(),
+                           " sources, but there are ", windows.size(),
+                           "; write it from the same data");
+  }
+  for (size_t i = 0; i < windows.size(); ++i) {
+    if (facts.rows[i] == windows[i].count) continue;
+    return InvalidArgument(directory, ": written for ", facts.rows[i], " sequences, but ",
+                           data.source(i).description(), " has ", windows[i].count,
+                           "; write it from the same data, of which nothing is held out");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DataLoader::ReadTeacher(const Mixture::Place& place, int64_t row, Batch& batch) const {
+  const auto part = [row](auto& values, int64_t of_row) {
+    return absl::MakeSpan(values).subspan(static_cast<size_t>(row * of_row),
+                                          static_cast<size_t>(of_row));
+  };
+  const int64_t numbers = options_.seq_len * options_.teacher->facts().k;
+  TopKRow to;
+  to.inputs = part(batch.inputs, options_.seq_len);
+  if (options_.documents) to.starts = part(batch.starts, options_.seq_len);
+  to.ids = part(batch.teacher_ids, numbers);
+  to.log_probs = part(batch.teacher_log_probs, numbers);
+  const int64_t index = WindowBegin(place) / windows_[place.source].stride;
+  return options_.teacher->Read(place.source, index, to);
 }
 
 int64_t DataLoader::WindowBegin(const Mixture::Place& place) const {
@@ -98,9 +138,11 @@ int64_t DataLoader::WindowBegin(const Mixture::Place& place) const {
   int64_t offset = 0;
   if (options_.shuffle) {
     position = Permutation(windows.count, windows.seed, epoch)(position);
-    // Slack is below seq_len, so 64 random bits show no bias.
-    const CounterRng rng(windows.seed, "loader offset");
-    offset = static_cast<int64_t>(rng.Bits64(epoch) % static_cast<uint64_t>(windows.slack + 1));
+    if (options_.teacher == nullptr) {
+      // Slack is below seq_len, so 64 random bits show no bias.
+      const CounterRng rng(windows.seed, "loader offset");
+      offset = static_cast<int64_t>(rng.Bits64(epoch) % static_cast<uint64_t>(windows.slack + 1));
+    }
   }
   return offset + position * windows.stride;
 }
@@ -150,6 +192,11 @@ absl::StatusOr<Batch> DataLoader::Load(int64_t step) const {
     if (options_.judgements) batch.labels.resize(batch.pairs.size() / 3);
     if (options_.reference != nullptr) batch.reference.resize(batch.inputs.size());
   }
+  if (options_.teacher != nullptr) {
+    batch.teacher_ids.resize(batch.inputs.size() *
+                             static_cast<size_t>(options_.teacher->facts().k));
+    batch.teacher_log_probs.resize(batch.teacher_ids.size());
+  }
   size_t pair = 0;  // the number of the last pair so far
   std::vector<int32_t> window(seq + 1);
   std::vector<uint8_t> marks(seq + 1);
@@ -191,6 +238,7 @@ absl::StatusOr<Batch> DataLoader::Load(int64_t step) const {
       batch.inputs[at + i] = window[i];
       batch.targets[at + i] = (marks[i + 1] & kNoTarget) != 0 ? kIgnoredTarget : window[i + 1];
     }
+    if (options_.teacher != nullptr) ZEROTH_RETURN_IF_ERROR(ReadTeacher(place, row, batch));
   }
   return batch;
 }

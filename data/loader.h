@@ -16,6 +16,7 @@
 #include "absl/types/span.h"
 
 #include "zeroth/data/mixture.h"
+#include "zeroth/data/teacher_topk.h"
 #include "zeroth/data/token_source.h"
 
 namespace zeroth {
@@ -38,6 +39,10 @@ struct Batch {
   std::vector<int32_t> labels;  // [n]
   // With pairs, the reference model's loss at each target; empty if the step computes that model.
   std::vector<float> reference;  // [batch, seq]
+  // With LoaderOptions::teacher, its likeliest tokens after each token and their log-probabilities;
+  // else empty. Zeros in rows without targets that count.
+  std::vector<int32_t> teacher_ids;      // [batch, seq, k]
+  std::vector<float> teacher_log_probs;  // [batch, seq, k]
   // The number of counted (not ignored) targets in the global batch, over all ranks, by which the
   // mean loss divides; with pairs, the number of pairs. nullopt: all targets count.
   std::optional<int64_t> counted;
@@ -69,6 +74,9 @@ struct LoaderOptions {
   bool judgements = false;
   // With pairs: fills Batch::reference. Null: that stays empty.
   std::shared_ptr<const ReferenceLosses> reference = {};
+  // Fills Batch::teacher_ids and teacher_log_probs. An epoch then cuts a stream where the teacher
+  // did, at its first token. Null: they stay empty.
+  std::shared_ptr<const TeacherTopK> teacher = {};
   // Number of windows of the endless sequence before step 0; negative if early steps do not exist.
   // With this, a run with another global batch size continues after the data of an earlier run.
   int64_t first_window = 0;
@@ -90,8 +98,8 @@ struct LoaderOptions {
 // divided over more or fewer ranks. Immutable and thread-safe.
 class DataLoader {
  public:
-  // InvalidArgument for an option out of its range, rows whose length is not seq_len + 1, or a
-  // stream of fewer than seq_len + 1 tokens.
+  // InvalidArgument for an option out of its range, rows whose length is not seq_len + 1, a stream
+  // of fewer than seq_len + 1 tokens, or a teacher that has read other sources or rows.
   static absl::StatusOr<DataLoader> Create(std::shared_ptr<const Mixture> data,
                                            const LoaderOptions& options);
   // The same, from one source.
@@ -116,6 +124,8 @@ class DataLoader {
     int64_t slack = 0;   // tokens of a stream that no window of an epoch uses; 0 for rows
     uint64_t seed = 0;
   };
+  static absl::Status CheckTeacher(const Mixture& data, const LoaderOptions& options,
+                                   absl::Span<const Windows> windows);
   DataLoader(std::shared_ptr<const Mixture> data, const LoaderOptions& options,
              std::vector<Windows> windows, int64_t distinct)
       : data_(std::move(data)),
@@ -125,6 +135,8 @@ class DataLoader {
   int64_t global_batch() const { return options_.batch_size * options_.world_size; }
   // The first token of a window in its source.
   int64_t WindowBegin(const Mixture::Place& place) const;
+  // Fills the teacher's part of row `row` of the batch.
+  absl::Status ReadTeacher(const Mixture::Place& place, int64_t row, Batch& batch) const;
   // How many rows of the global batch that begins at window `first` have data.
   int64_t UsedRows(int64_t first) const;
   // Number of pairs, or of targets that count.

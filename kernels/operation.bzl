@@ -10,6 +10,7 @@ OPERATIONS = [
     "adamw",
     "attention",
     "basic",
+    "distillation",
     "elementwise",
     "embedding",
     "fp8",

@@ -97,7 +97,7 @@ absl::StatusOr<Value> LanguageModel::Loss(Context& context, const Tensor& tokens
 absl::StatusOr<Value> LanguageModel::CrossEntropy(Context& context, const Tensor& tokens,
                                                   const Tensor& targets) {
   ZEROTH_ASSIGN_OR_RETURN(const Value hidden, Hidden(context, tokens));
-  if (IsDivided(head())) {
+  if (IsDivided(head()) || context.distillation() != nullptr) {
     return DividedCrossEntropyOp(context, hidden, head(), targets, LogitCap());
   }
   return LinearCrossEntropyOp(context, hidden, head(), targets, LogitCap());

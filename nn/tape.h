@@ -27,6 +27,7 @@ class Module;
 class Kernels;
 class TensorRanks;
 class TokenObjective;
+struct Distillation;
 struct Matrix;
 
 // The gradient of one activation, for as long as backward needs it.
@@ -155,6 +156,14 @@ class Context {
     return ScopedValue<TokenObjective*>(objective_, &objective);
   }
 
+  // While the result of UseDistillation exists, the loss is that of a student
+  // (kernels/distillation), summed and divided as the mean over tokens; nullptr otherwise. Only
+  // forward reads it. Not together with an objective.
+  const Distillation* distillation() const { return distillation_; }
+  ScopedValue<const Distillation*> UseDistillation(const Distillation& distillation) {
+    return ScopedValue<const Distillation*>(distillation_, &distillation);
+  }
+
   // True: layers with adapters compute without them, as the model before fine-tuning.
   bool adapters_are_off() const { return adapters_are_off_; }
   ScopedValue<bool> TurnAdaptersOff() { return ScopedValue<bool>(adapters_are_off_, true); }
@@ -221,6 +230,7 @@ class Context {
   Tensor document_starts_;
   Tensor token_divisor_;
   TokenObjective* objective_ = nullptr;
+  const Distillation* distillation_ = nullptr;
   bool adapters_are_off_ = false;
   Tensor extra_loss_;
   KeyValueCache* cache_ = nullptr;

@@ -13,6 +13,7 @@ std::optional<PreferenceOptions> TrainOptions::preference() const {
   PreferenceOptions options;
   switch (objective) {
     case Objective::kNextToken:
+    case Objective::kDistill:
       return std::nullopt;
     case Objective::kDpo:
       options.kind = PreferenceKind::kDpo;
@@ -79,6 +80,25 @@ absl::Status CheckObjective(const TrainOptions& o) {
   if (o.desirable_weight == 0 && o.undesirable_weight == 0) {
     return refuse("undesirable_weight",
                   "with --desirable_weight=0 nothing is learned; one must be above 0");
+  }
+  const bool distills = o.objective == Objective::kDistill;
+  if (distills && o.teacher_topk.empty()) {
+    return refuse("teacher_topk",
+                  "nothing says what the teacher finds likely; name a directory that evaluate "
+                  "--write_topk has written");
+  }
+  if (distills && o.eval_fraction > 0) {
+    return refuse("eval_fraction",
+                  "the teacher has read all of --data; hold data out by --eval_data instead");
+  }
+  if (!distills && o.teacher_topk != defaults.teacher_topk) {
+    return refuse("teacher_topk", "only distill has a teacher; leave it out");
+  }
+  if (!distills && o.distill_alpha != defaults.distill_alpha) {
+    return refuse("distill_alpha", "only distill has it; leave it out");
+  }
+  if (!distills && o.distill_temperature != defaults.distill_temperature) {
+    return refuse("distill_temperature", "only distill has it; leave it out");
   }
   if (!preference.has_value()) return absl::OkStatus();
   if (o.loss_on == LossOn::kAll) {

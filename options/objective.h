@@ -8,8 +8,8 @@
 
 namespace zeroth {
 
-// Checks the options of the group "Preferences" against each other and against all others.
-// InvalidArgument names the flags that do not fit, and says what to do.
+// Checks the options of the groups "Preferences" and "Distillation" against each other and against
+// all others. InvalidArgument names the flags that do not fit, and says what to do.
 absl::Status CheckObjective(const TrainOptions& options);
 
 }  // namespace zeroth

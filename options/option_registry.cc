@@ -54,6 +54,10 @@ AllowedValues AtLeastOr(double least, double or_value) {
 }
 // Allows 0 <= value < below.
 AllowedValues Below(double below) { return {.least = 0, .below = below, .or_value = 0}; }
+// Allows 0 <= value <= 1.
+AllowedValues Share() {
+  return {.least = 0, .below = 1, .or_value = 1, .expected = "a number from 0 to 1"};
+}
 // Allows these words, separated by blanks, one for each of the enumerators.
 template <typename Enum>
 AllowedValues OneOf(absl::string_view words, std::initializer_list<Enum> enumerators,

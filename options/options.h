@@ -75,7 +75,7 @@ struct TrainOptions {
     if (preference().has_value()) return lora_rank > 0 ? 1e-5 : 1e-6;
     return lora_rank > 0 ? 2e-4 : 2e-5;
   }
-  // The loss of pairs; nullopt with Objective::kNextToken.
+  // The loss of pairs; nullopt with Objective::kNextToken and kDistill.
   std::optional<PreferenceOptions> preference() const;
   // True if the reference's losses are computed once, before the first step, instead of in each
   // step by turning adapters off.

@@ -99,6 +99,8 @@ TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline
   trainer.record_steps = options.cuda_graphs;
   trainer.dropout_seed = options.seed;
   trainer.preference = options.preference();
+  trainer.distillation = {static_cast<float>(options.distill_alpha),
+                          static_cast<float>(options.distill_temperature)};
   trainer.skip_loss_zscore = options.skip_loss_zscore;
   trainer.skip_grad_norm_zscore = options.skip_grad_norm_zscore;
   trainer.ema_decay = options.ema_decay;

@@ -60,7 +60,7 @@ Machine ForRanks(Machine machine, const TrainOptions& options) {
   return machine;
 }
 
-Batch EmptyBatch(const TrainOptions& options) {
+absl::StatusOr<Batch> EmptyBatch(const TrainOptions& options) {
   Batch batch;
   batch.batch = options.batch_size;
   batch.seq = options.seq_len;
@@ -71,6 +71,12 @@ Batch EmptyBatch(const TrainOptions& options) {
     batch.counted = 1;
     if (options.objective == Objective::kKto) batch.labels.resize(batch.pairs.size() / 3);
     if (options.caches_reference()) batch.reference.resize(batch.inputs.size());
+  }
+  if (options.objective == Objective::kDistill) {
+    ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<const TeacherTopK> teacher,
+                            TeacherTopK::Open(options.teacher_topk, /*vocab_size=*/0));
+    batch.teacher_ids.resize(batch.inputs.size() * static_cast<size_t>(teacher->facts().k));
+    batch.teacher_log_probs.resize(batch.teacher_ids.size());
   }
   return batch;
 }
@@ -239,7 +245,8 @@ absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine
   const bool plans_all = shown != nullptr || options.deterministic_batch > 0;
   const int64_t planned =
       plans_all ? options.grad_accum : std::min(options.grad_accum, kMicroBatches);
-  const std::vector<Batch> batches(static_cast<size_t>(planned), EmptyBatch(options));
+  ZEROTH_ASSIGN_OR_RETURN(const Batch batch, EmptyBatch(options));
+  const std::vector<Batch> batches(static_cast<size_t>(planned), batch);
   WorkLedger& ledger = device.ledger();
   PlannedAllocator::Moment peak;
   for (int step = 0; step < kSteps; ++step) {

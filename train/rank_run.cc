@@ -269,6 +269,7 @@ absl::Status RankRun::FillOrResume(std::vector<std::string>& notes) {
   }
   LoaderOptions loader = LoaderOptionsFor(spec_, input_, world_.rank());
   loader.reference = reference_;
+  loader.teacher = input_.teacher;
   if (!resumed.progress.has_value()) {
     ZEROTH_RETURN_IF_ERROR(ExpectWeightsToQuantize(options_));
     // ComputeReferences has loaded the weights for a cached reference.

@@ -110,6 +110,18 @@ LoaderOptions LoaderOptionsFor(const TrainOptions& options, int rank) {
   return loader;
 }
 
+// Reads the teacher's part of the first batch, so that one of other data is refused here.
+absl::Status TryTeacher(const TrainOptions& options, std::shared_ptr<const Mixture> data,
+                        std::shared_ptr<const TeacherTopK> teacher, bool within_documents,
+                        const Tokenizer* tokenizer) {
+  LoaderOptions loader = LoaderOptionsFor(options, 0);
+  loader.teacher = std::move(teacher);
+  loader.documents = within_documents;
+  if (tokenizer != nullptr) loader.end_of_text = tokenizer->end_of_text();
+  ZEROTH_ASSIGN_OR_RETURN(const DataLoader batches, DataLoader::Create(std::move(data), loader));
+  return batches.Load(0).status();
+}
+
 }  // namespace
 
 absl::StatusOr<RunInput> OpenInput(const RunSpec& spec) {
@@ -198,9 +210,19 @@ absl::StatusOr<RunInput> OpenInput(const RunSpec& spec) {
   }
   ZEROTH_ASSIGN_OR_RETURN(const bool within_documents,
                           AttendsWithinDocuments(options, *data, *model, tokenizer.get()));
-  return RunInput{std::move(source), std::move(tokenizer), std::move(tokenizer_content.files),
-                  end_of_turn,       std::move(data),      std::move(eval_data),
-                  within_documents,  sequences_per_epoch,  std::move(length)};
+  std::shared_ptr<const TeacherTopK> teacher;
+  if (options.objective == Objective::kDistill) {
+    absl::StatusOr<std::shared_ptr<const TeacherTopK>> opened =
+        TeacherTopK::Open(options.teacher_topk, model->vocab_size());
+    ZEROTH_RETURN_IF_ERROR_WITH(opened.status(), "--teacher_topk");
+    teacher = *std::move(opened);
+    ZEROTH_RETURN_IF_ERROR_WITH(
+        TryTeacher(options, data, teacher, within_documents, tokenizer.get()), "--teacher_topk");
+  }
+  return RunInput{std::move(source),  std::move(tokenizer), std::move(tokenizer_content.files),
+                  end_of_turn,        std::move(data),      std::move(eval_data),
+                  std::move(teacher), within_documents,     sequences_per_epoch,
+                  std::move(length)};
 }
 
 int64_t WarmupSteps(const TrainOptions& options, int64_t steps) {

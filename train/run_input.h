@@ -42,8 +42,9 @@ struct RunInput {
   std::map<std::string, std::string> tokenizer_files;  // for ExportOptions
   std::optional<int32_t> end_of_turn;                  // ends a reply in conversations
   std::shared_ptr<const Mixture> data;
-  std::shared_ptr<const Mixture> eval_data;  // null: none
-  bool within_documents = false;             // tokens attend only within their document
+  std::shared_ptr<const Mixture> eval_data;    // null: none
+  std::shared_ptr<const TeacherTopK> teacher;  // null unless the objective is distill
+  bool within_documents = false;               // tokens attend only within their document
   int64_t sequences_per_epoch = 0;
   RunLength length;  // of a run that is not resumed
 };

@@ -18,6 +18,7 @@
 #include "zeroth/kernels/attention/cudnn_limits.h"
 #include "zeroth/kernels/basic/basic.h"
 #include "zeroth/kernels/cpu/column_sum.h"
+#include "zeroth/kernels/distillation/distillation.h"
 #include "zeroth/kernels/elementwise/elementwise.h"
 #include "zeroth/kernels/embedding/embedding.h"
 #include "zeroth/kernels/fp8/fp8.h"
@@ -320,6 +321,8 @@ const Planned<LocalIdsCall> local_ids("tokens of a divided vocabulary");
 const Planned<SoftmaxStatisticsCall> softmax_statistics("the statistics of a divided softmax");
 const Planned<SoftmaxGradientCall> softmax_gradient("the gradient of a divided softmax");
 const Planned<MeanLossCall> mean_loss("the mean loss");
+const Planned<DistillStatisticsCall> distill_statistics("the statistics of distillation");
+const Planned<DistillGradientCall> distill_gradient("the gradient of distillation");
 const Planned<PreferenceLossCall> preference_loss("the loss of pairs");
 const Planned<RopeCall> rope("RoPE");
 const Planned<GeluCall> gelu("GELU");

@@ -90,7 +90,8 @@ absl::Status SumPieces(Context& context, const Tensor& out, const PieceProduct& 
 }
 
 DType SumType(const Context& context, DType dtype) {
-  return context.tensor_ranks()->options().deterministic > 0 ? DType::kFloat32 : dtype;
+  const TensorRanks* const ranks = context.tensor_ranks();
+  return ranks != nullptr && ranks->options().deterministic > 0 ? DType::kFloat32 : dtype;
 }
 
 absl::StatusOr<Tensor> OwnSumOfProducts(Context& context, const Shape& shape, DType dtype,

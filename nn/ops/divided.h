@@ -72,8 +72,9 @@ absl::StatusOr<GradientPlace> TakeGradientPlace(Context& context, Parameter& par
 absl::Status FinishGradient(Context& context, const Parameter& parameter,
                             const GradientPlace& place);
 
-// LinearCrossEntropyOp for a `weight` divided by vocabulary. Ranks exchange three numbers per row;
-// each holds the logits of its part for one chunk of rows at a time.
+// LinearCrossEntropyOp for a `weight` divided by vocabulary, or with Context::distillation(),
+// divided or not. Ranks exchange a few numbers per row; each holds the logits of its part for one
+// chunk of rows at a time.
 absl::StatusOr<Value> DividedCrossEntropyOp(Context& context, const Value& hidden,
                                             Parameter& weight, const Tensor& targets,
                                             float logit_cap = 0);

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The loss, and logits, of a head whose vocabulary is divided.
+// The loss, and logits, of a head whose vocabulary is divided, and the loss of a student.
 
 #include <algorithm>
 #include <utility>
@@ -10,6 +10,7 @@
 #include "zeroth/kernels/elementwise/elementwise.h"
 #include "zeroth/kernels/gemm/gemm.h"
 #include "zeroth/kernels/vocabulary/vocabulary.h"
+#include "zeroth/nn/distillation.h"
 #include "zeroth/nn/objective.h"
 #include "zeroth/nn/ops/divided.h"
 
@@ -32,7 +33,8 @@ int64_t ChunkRows(int64_t rows, int64_t vocab) {
 // The state of the computation of one loss.
 class DividedLoss {
  public:
-  DividedLoss(Context& context, TensorRanks& ranks, const Tensor& hidden, Parameter& weight,
+  // `ranks` is null for a weight that is not divided.
+  DividedLoss(Context& context, TensorRanks* ranks, const Tensor& hidden, Parameter& weight,
               float logit_cap)
       : context_(context),
         ranks_(ranks),
@@ -40,7 +42,7 @@ class DividedLoss {
         weight_(weight),
         logit_cap_(logit_cap),
         vocab_(weight.global_shape().dim(0)),
-        first_(BeginOfShare(vocab_, ranks.index(), ranks.size())) {}
+        first_(BeginOfShare(vocab_, index(), size())) {}
 
   absl::StatusOr<Tensor> Compute(const Tensor& targets);
   // This rank's summand of the gradient of loss_scale * loss by `hidden`; only while recording.
@@ -50,23 +52,33 @@ class DividedLoss {
   int64_t rows() const { return hidden_.dim(0); }
   int64_t dim() const { return hidden_.dim(1); }
   int64_t width() const { return values_.dim(0); }
+  int index() const { return ranks_ == nullptr ? 0 : ranks_->index(); }
+  int size() const { return ranks_ == nullptr ? 1 : ranks_->size(); }
+  int pieces() const { return ranks_ == nullptr ? 1 : ranks_->options().pieces(); }
   absl::Status PrepareGradients();
   absl::Status Chunks();
   absl::StatusOr<Tensor> ComputeObjective(TokenObjective& objective, const Tensor& targets);
   absl::Status Chunk(int64_t begin, int64_t count);
+  // Computes the statistics of this rank's `logits` and gathers those of all: [parts, count, _].
+  absl::StatusOr<Tensor> Statistics(const Tensor& logits, const Tensor& targets, int64_t begin);
+  // Writes the losses of a chunk and, if it is defined, `dlogits`.
+  absl::Status Losses(const Tensor& logits, const Tensor& targets, const Tensor& statistics,
+                      int64_t begin, const Tensor& dlogits);
+  // Of the rows of a chunk; only with Context::distillation().
+  TeacherArgs TeacherOf(int64_t begin, int64_t count) const;
   absl::Status ChunkGradients(const Tensor& hidden, const Tensor& dlogits, int64_t begin);
   absl::Status StoreWeightGradient();
   // Returns the first column, within this rank's part, and the number of columns of one of its
   // pieces.
   std::pair<int64_t, int64_t> Piece(int piece) const {
-    const int pieces = ranks_.options().pieces();
-    const int all = pieces * ranks_.size();
-    const int64_t begin = BeginOfShare(vocab_, ranks_.index() * pieces + piece, all) - first_;
-    return {begin, BeginOfShare(vocab_, ranks_.index() * pieces + piece + 1, all) - first_ - begin};
+    const int64_t of_all = int64_t{pieces()} * size();
+    const int64_t of_rank = int64_t{index()} * pieces() + piece;
+    const int64_t begin = BeginOfShare(vocab_, of_rank, of_all) - first_;
+    return {begin, BeginOfShare(vocab_, of_rank + 1, of_all) - first_ - begin};
   }
 
   Context& context_;
-  TensorRanks& ranks_;
+  TensorRanks* const ranks_;
   const Tensor hidden_;
   Parameter& weight_;
   const float logit_cap_;  // 0: none
@@ -145,8 +157,7 @@ absl::Status DividedLoss::Chunk(int64_t begin, int64_t count) {
   const Tensor hidden = hidden_.View(begin * dim(), Shape({count, dim()}));
   ZEROTH_ASSIGN_OR_RETURN(const Tensor logits,
                           context_.Empty(Shape({count, width()}), DType::kFloat32));
-  const int pieces = ranks_.options().pieces();
-  for (int i = 0; i < pieces; ++i) {
+  for (int i = 0; i < pieces(); ++i) {
     const auto [first, columns] = Piece(i);
     ZEROTH_RETURN_IF_ERROR_WITH(
         kernels::Gemm(context_.kernels(),
@@ -161,42 +172,83 @@ absl::Status DividedLoss::Chunk(int64_t begin, int64_t count) {
         context_.kernels(),
         {.op = BasicOp::kSoftCap, .a = logits, .out = logits, .scalar = logit_cap_}));
   }
-  const int64_t of_piece = count * kSoftmaxStatistics;
-  ZEROTH_ASSIGN_OR_RETURN(
-      const Tensor all,
-      context_.Empty(Shape({pieces * ranks_.size(), count, kSoftmaxStatistics}), DType::kFloat32));
-  const int64_t mine = ranks_.index() * pieces * of_piece;
   const Tensor targets = local_targets_.View(begin, Shape({count}));
-  for (int i = 0; i < pieces; ++i) {
-    const auto [first, columns] = Piece(i);
-    ZEROTH_RETURN_IF_ERROR(kernels::SoftmaxStatistics(
-        context_.kernels(), {logits, first, columns, targets,
-                             all.View(mine + i * of_piece, Shape({count, kSoftmaxStatistics}))}));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor statistics, Statistics(logits, targets, begin));
+  Tensor dlogits;
+  if (dhidden_.defined() && hidden.dtype() == DType::kFloat32) {
+    dlogits = logits;
+  } else if (dhidden_.defined()) {
+    ZEROTH_ASSIGN_OR_RETURN(dlogits, context_.Empty(logits.shape(), hidden.dtype()));
   }
-  ZEROTH_RETURN_IF_ERROR(
-      ranks_.Gather(all.View(mine, Shape({pieces * of_piece})), all, "softmax statistics"));
+  ZEROTH_RETURN_IF_ERROR(Losses(logits, targets, statistics, begin, dlogits));
+  return dhidden_.defined() ? ChunkGradients(hidden, dlogits, begin) : absl::OkStatus();
+}
+
+TeacherArgs DividedLoss::TeacherOf(int64_t begin, int64_t count) const {
+  const Distillation& teacher = *context_.distillation();
+  const int64_t k = teacher.ids.dim(-1);
+  const auto rows_of = [&](const Tensor& all) { return all.View(begin * k, Shape({count, k})); };
+  return {rows_of(teacher.ids), rows_of(teacher.log_probs), first_, teacher.options};
+}
+
+absl::StatusOr<Tensor> DividedLoss::Statistics(const Tensor& logits, const Tensor& targets,
+                                               int64_t begin) {
+  const int64_t count = logits.dim(0);
+  const bool distills = context_.distillation() != nullptr;
+  const int64_t numbers = distills ? kDistillStatistics : kSoftmaxStatistics;
+  const int64_t of_piece = count * numbers;
+  ZEROTH_ASSIGN_OR_RETURN(
+      Tensor all, context_.Empty(Shape({pieces() * size(), count, numbers}), DType::kFloat32));
+  const int64_t mine = index() * pieces() * of_piece;
+  for (int i = 0; i < pieces(); ++i) {
+    const auto [first, columns] = Piece(i);
+    const Tensor place = all.View(mine + i * of_piece, Shape({count, numbers}));
+    ZEROTH_RETURN_IF_ERROR(
+        distills ? kernels::DistillStatistics(context_.kernels(), {TeacherOf(begin, count), logits,
+                                                                   first, columns, targets, place})
+                 : kernels::SoftmaxStatistics(context_.kernels(),
+                                              {logits, first, columns, targets, place}));
+  }
+  if (ranks_ != nullptr) {
+    ZEROTH_RETURN_IF_ERROR(
+        ranks_->Gather(all.View(mine, Shape({pieces() * of_piece})), all, "softmax statistics"));
+  }
+  return all;
+}
+
+absl::Status DividedLoss::Losses(const Tensor& logits, const Tensor& targets,
+                                 const Tensor& statistics, int64_t begin, const Tensor& dlogits) {
+  const int64_t count = logits.dim(0);
+  if (context_.distillation() != nullptr) {
+    DistillGradientArgs args;
+    args.teacher = TeacherOf(begin, count);
+    args.logits = logits;
+    args.targets = targets;
+    args.statistics = statistics;
+    args.divisor = divisor_;
+    args.grad_scale = context_.loss_scale();
+    args.logit_cap = logit_cap_;
+    args.losses = losses_.View(begin, Shape({count}));
+    args.dlogits = dlogits;
+    return kernels::DistillGradient(context_.kernels(), args);
+  }
   SoftmaxGradientArgs args;
   args.logits = logits;
   args.targets = targets;
-  args.statistics = all;
+  args.statistics = statistics;
   args.divisor = divisor_;
   if (row_weights_.defined()) args.row_weights = row_weights_.View(begin, Shape({count}));
   args.grad_scale = context_.loss_scale();
   args.logit_cap = logit_cap_;
   args.losses = losses_.View(begin, Shape({count}));
-  if (dhidden_.defined() && hidden.dtype() == DType::kFloat32) {
-    args.dlogits = logits;
-  } else if (dhidden_.defined()) {
-    ZEROTH_ASSIGN_OR_RETURN(args.dlogits, context_.Empty(logits.shape(), hidden.dtype()));
-  }
-  ZEROTH_RETURN_IF_ERROR(kernels::SoftmaxGradient(context_.kernels(), args));
-  return dhidden_.defined() ? ChunkGradients(hidden, args.dlogits, begin) : absl::OkStatus();
+  args.dlogits = dlogits;
+  return kernels::SoftmaxGradient(context_.kernels(), args);
 }
 
 absl::Status DividedLoss::ChunkGradients(const Tensor& hidden, const Tensor& dlogits,
                                          int64_t begin) {
   const Tensor out = dhidden_.View(begin * dim(), hidden.shape());
-  ZEROTH_RETURN_IF_ERROR(SumPieces(context_, out, [&](int piece, const Tensor& sum) {
+  ZEROTH_RETURN_IF_ERROR(SumPieces(context_, pieces(), out, [&](int piece, const Tensor& sum) {
     const auto [first, columns] = Piece(piece);
     return kernels::Gemm(context_.kernels(),
                          {.a = Matrix(dlogits).Columns(first, columns),
@@ -205,7 +257,7 @@ absl::Status DividedLoss::ChunkGradients(const Tensor& hidden, const Tensor& dlo
   }));
   if (!slot_.tensor.defined()) return absl::OkStatus();
   const bool accumulate = std::exchange(weight_sum_begun_, true);
-  for (int i = 0; i < ranks_.options().pieces(); ++i) {
+  for (int i = 0; i < pieces(); ++i) {
     const auto [first, columns] = Piece(i);
     ZEROTH_RETURN_IF_ERROR(kernels::Gemm(
         context_.kernels(), {.a = Matrix(dlogits).Columns(first, columns),
@@ -231,20 +283,40 @@ absl::Status DividedLoss::StoreWeightGradient() {
 absl::StatusOr<Value> DividedCrossEntropyOp(Context& context, const Value& hidden,
                                             Parameter& weight, const Tensor& targets,
                                             float logit_cap) {
-  ZEROTH_ASSIGN_OR_RETURN(TensorRanks* const ranks, RanksOf(context, weight));
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor all, AllRows(context, hidden.data, weight.name()));
+  const Distillation* const teacher = context.distillation();
+  TensorRanks* ranks = nullptr;
+  Tensor all = hidden.data;
+  if (IsDivided(weight)) {
+    ZEROTH_ASSIGN_OR_RETURN(ranks, RanksOf(context, weight));
+    ZEROTH_ASSIGN_OR_RETURN(all, AllRows(context, hidden.data, weight.name()));
+  }
   if (targets.dtype() != DType::kInt32 || targets.shape() != Shape({all.dim(0), all.dim(1)})) {
     return InvalidArgument("loss: targets are ", DTypeName(targets.dtype()), " ",
                            targets.shape().ToString(), ", expected int32 [", all.dim(0), ", ",
                            all.dim(1), "]");
   }
-  DividedLoss divided(context, *ranks, all, weight, logit_cap);
+  if (teacher != nullptr && context.objective() != nullptr) {
+    return absl::InvalidArgumentError(
+        "loss: the context has both an objective and a teacher; expected one of them");
+  }
+  if (teacher != nullptr &&
+      (teacher->ids.shape().rank() != 3 || teacher->ids.shape() != teacher->log_probs.shape() ||
+       teacher->ids.dim(0) != all.dim(0) || teacher->ids.dim(1) != all.dim(1))) {
+    return InvalidArgument("loss: the teacher's tokens are ", teacher->ids.shape().ToString(),
+                           " and their log-probabilities ", teacher->log_probs.shape().ToString(),
+                           ", expected [", all.dim(0), ", ", all.dim(1), ", k]");
+  }
+  DividedLoss divided(context, ranks, all, weight, logit_cap);
   ZEROTH_ASSIGN_OR_RETURN(Tensor mean, divided.Compute(targets));
   Value loss = context.MakeEnd(std::move(mean));
   if (loss.node == nullptr || hidden.node == nullptr) return loss;
-  ZEROTH_ASSIGN_OR_RETURN(Tensor dhidden,
-                          RoundedSumOverRanks(context, divided.dhidden().Reshape(all.shape()),
-                                              all.dtype(), weight.name()));
+  Tensor dhidden = divided.dhidden().Reshape(all.shape());
+  if (ranks != nullptr) {
+    ZEROTH_ASSIGN_OR_RETURN(dhidden,
+                            RoundedSumOverRanks(context, dhidden, all.dtype(), weight.name()));
+  } else {
+    ZEROTH_ASSIGN_OR_RETURN(dhidden, CastTo(context, dhidden, all.dtype()));
+  }
   context.tape().Record([&context, node = hidden.node, dhidden]() mutable {
     return AddGradient(context, *node, std::move(dhidden));
   });

@@ -1,7 +1,7 @@
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 """Holds recipes to the planner and to the trainer.
 
-    recipes_test.py PAGE TESTDATA TRAINER PLAN GENERATE CONVERT RECIPE...
+    recipes_test.py PAGE TESTDATA TRAINER PLAN GENERATE CONVERT EVALUATE RECIPE...
     recipes_test.py --write PLAN RECIPE...
 
 For each recipe: what its comment says of memory and time is what tools/plan prints, and the run fits. It then trains a few
@@ -193,7 +193,7 @@ def act(setup, name, words):
     if name in LAUNCHERS:
         at = words.index("bazel-bin/train/train")
         name, words = "train", words[at + 1:] + ["--out=by_" + name]
-    if name == "plan":
+    if name in ("plan", "evaluate"):
         words.append("--seq_len=64")
     if name == "train":
         config = [word.split("=", 1)[1] for word in words if word.startswith("--config=")]
@@ -223,7 +223,7 @@ def page(path, programs, recipes, work):
     llama = tiny_model(programs["train"], programs["testdata"], "llama_tiny", os.path.join(folder, "path/to/llama"),
                        **LARGER)
     run([programs["convert"], "--in=" + llama, "--out=" + os.path.join(folder, "llama-Q4_K_M.gguf"), "--dtype=q8_0"])
-    for name in ("path/to/qwen3", "models/Meta-Llama-3-8B"):
+    for name in ("path/to/qwen3", "path/to/teacher", "models/Meta-Llama-3-8B"):
         shutil.copytree(programs["model"], os.path.join(folder, name))
     os.symlink(os.path.dirname(recipes[0]), os.path.join(folder, "recipes"))
     os.makedirs(os.path.join(folder, "tests"))
@@ -255,7 +255,7 @@ def main():
     if sys.argv[1] == "--as":
         act(sys.argv[2], sys.argv[3], sys.argv[4:])
         return
-    names = ("page", "testdata", "train", "plan", "generate", "convert")
+    names = ("page", "testdata", "train", "plan", "generate", "convert", "evaluate")
     programs = {name: os.path.abspath(path) for name, path in zip(names, sys.argv[1:])}
     trainer, plan, testdata = programs["train"], programs["plan"], programs["testdata"]
     recipes = [os.path.abspath(path) for path in sys.argv[1 + len(names):]]

@@ -23,6 +23,7 @@
 #include "zeroth/data/documents.h"
 #include "zeroth/data/open_data.h"
 #include "zeroth/tools/evaluate/evaluate.h"
+#include "zeroth/tools/evaluate/topk.h"
 #include "zeroth/tools/model/loaded_model.h"
 
 ABSL_FLAG(std::string, data, "",
@@ -41,6 +42,11 @@ ABSL_FLAG(std::string, pairs, "",
           "with an --objective of pairs.");
 ABSL_FLAG(std::string, chat_template, "auto",
           "How pairs of messages are written, as --chat_template of the trainer.");
+ABSL_FLAG(std::string, write_topk, "",
+          "Instead of measuring --data, write to this new directory which tokens the model finds "
+          "likeliest after each of them, for --teacher_topk of the trainer. Takes --data, "
+          "--seq_len, --tokenizer and --chat_template of the training run.");
+ABSL_FLAG(int64_t, topk, 64, "With --write_topk, how many tokens.");
 ABSL_FLAG(int64_t, limit, 0, "Use only this many questions, the first ones; 0: all.");
 ABSL_FLAG(bool, json, false, "Print the numbers as a JSON object, for programs.");
 
@@ -73,10 +79,8 @@ absl::Status RefuseConversations(const std::string& spec) {
                          "--eval_data and --steps=0");
 }
 
-// Each Print adds its numbers to `json`, and prints them as text unless --json is given.
-absl::Status PrintPerplexity(LoadedModel& loaded, const Tokenizer* tokenizer,
-                             nlohmann::json& json) {
-  ZEROTH_RETURN_IF_ERROR(RefuseConversations(absl::GetFlag(FLAGS_data)));
+// Returns the options of --data, as the trainer's.
+absl::StatusOr<DataOptions> OptionsOfData(LoadedModel& loaded, const Tokenizer* tokenizer) {
   DataOptions options;
   options.tokenizer = tokenizer;
   options.vocab_size = static_cast<int32_t>(loaded.model().vocab_size());
@@ -84,6 +88,48 @@ absl::Status PrintPerplexity(LoadedModel& loaded, const Tokenizer* tokenizer,
   if (tokenizer != nullptr) {
     ZEROTH_ASSIGN_OR_RETURN(options.tokenizer_identity, loaded.TokenizerIdentity());
   }
+  return options;
+}
+
+absl::Status PrintTopK(LoadedModel& loaded, const Tokenizer* tokenizer, const std::string& model) {
+  ZEROTH_ASSIGN_OR_RETURN(DataOptions data_options, OptionsOfData(loaded, tokenizer));
+  TopKOptions options;
+  options.directory = absl::GetFlag(FLAGS_write_topk);
+  options.teacher = model;
+  options.k = absl::GetFlag(FLAGS_topk);
+  options.vocab_size = loaded.model().vocab_size();
+  options.loader.seq_len = absl::GetFlag(FLAGS_seq_len);
+  if (options.loader.seq_len == 0) options.loader.seq_len = loaded.model().max_seq_len();
+  data_options.chat_template = absl::GetFlag(FLAGS_chat_template);
+  data_options.tokenizer_path = loaded.TokenizerPath();
+  data_options.seq_len = options.loader.seq_len;
+  ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<const Mixture> data,
+                          OpenMixture(absl::GetFlag(FLAGS_data), data_options));
+  for (const std::string& note : data->notes()) absl::FPrintF(stderr, "%s\n", note);
+  // As --attend_within=auto of the trainer.
+  options.loader.documents = data->has_marks() && loaded.model().TakesDocuments();
+  if (tokenizer != nullptr) options.loader.end_of_text = tokenizer->end_of_text();
+  absl::Time said = absl::Now();
+  int64_t sequences = 0;
+  const auto logits = [&](const Batch& batch) {
+    ++sequences;
+    if (absl::Now() - said >= absl::Seconds(10)) {
+      said = absl::Now();
+      absl::FPrintF(stderr, "%d sequences\n", sequences);
+    }
+    return loaded.Logits(batch);
+  };
+  ZEROTH_ASSIGN_OR_RETURN(const int64_t written, WriteTopK(*data, options, logits));
+  absl::PrintF("wrote the %d likeliest of each token in %d sequences of %d to %s\n", options.k,
+               written, options.loader.seq_len, options.directory);
+  return absl::OkStatus();
+}
+
+// Each Print adds its numbers to `json`, and prints them as text unless --json is given.
+absl::Status PrintPerplexity(LoadedModel& loaded, const Tokenizer* tokenizer,
+                             nlohmann::json& json) {
+  ZEROTH_RETURN_IF_ERROR(RefuseConversations(absl::GetFlag(FLAGS_data)));
+  ZEROTH_ASSIGN_OR_RETURN(const DataOptions options, OptionsOfData(loaded, tokenizer));
   ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<const TokenSource> data,
                           OpenData(absl::GetFlag(FLAGS_data), options));
   for (const std::string& note : data->notes()) absl::FPrintF(stderr, "%s\n", note);
@@ -179,11 +225,19 @@ absl::Status EvaluateAsTold(int argc, char** argv) {
         "nothing to measure: give --data for perplexity, or --multiple_choice or --pairs for "
         "accuracy");
   }
+  const bool writes = !absl::GetFlag(FLAGS_write_topk).empty();
+  if (writes && (!has_data || has_questions || has_pairs || absl::GetFlag(FLAGS_json))) {
+    return absl::InvalidArgumentError(
+        "--write_topk takes --data alone: without --multiple_choice, --pairs and --json");
+  }
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedModel> loaded, LoadedModel::Open(load));
   const absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = loaded->OpenTokenizer();
   // Token files need no tokenizer.
   const bool may_lack = !has_questions && !has_pairs && load.tokenizer == "auto";
   if (!tokenizer.ok() && !may_lack) return tokenizer.status();
+  if (writes) {
+    return PrintTopK(*loaded, tokenizer.ok() ? tokenizer->get() : nullptr, load.model);
+  }
   nlohmann::json json;
   if (has_data) {
     ZEROTH_RETURN_IF_ERROR(

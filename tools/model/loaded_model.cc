@@ -114,9 +114,11 @@ absl::StatusOr<std::string> LoadedModel::TokenizerIdentity() const {
 
 absl::StatusOr<ChatTemplate> LoadedModel::OpenChat(const std::string& choice,
                                                    const Tokenizer& tokenizer) const {
-  return OpenChatTemplate(
-      choice, options_.tokenizer == "auto" ? source_.tokenizer_path() : options_.tokenizer,
-      tokenizer);
+  return OpenChatTemplate(choice, TokenizerPath(), tokenizer);
+}
+
+std::string LoadedModel::TokenizerPath() const {
+  return options_.tokenizer == "auto" ? source_.tokenizer_path() : options_.tokenizer;
 }
 
 absl::StatusOr<std::vector<int32_t>> LoadedModel::StopTokens(const Tokenizer& tokenizer) const {
@@ -137,6 +139,23 @@ absl::StatusOr<Tensor> LoadedModel::Logits(absl::Span<const int32_t> tokens, int
       Tensor::FromHost<int32_t>(*device_, Shape({1, static_cast<int64_t>(tokens.size())}), tokens,
                                 MemoryCategory::kActivations));
   return model_->Logits(*context_, input, from, cache);
+}
+
+absl::StatusOr<std::vector<float>> LoadedModel::Logits(const Batch& batch) {
+  const auto upload = [&](const std::vector<int32_t>& values) {
+    return Tensor::FromHost<int32_t>(*device_, Shape({batch.batch, batch.seq}),
+                                     absl::MakeConstSpan(values), MemoryCategory::kActivations);
+  };
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor input, upload(batch.inputs));
+  Tensor starts;
+  if (!batch.starts.empty()) {
+    ZEROTH_ASSIGN_OR_RETURN(starts, upload(batch.starts));
+  }
+  context_->set_document_starts(starts);
+  const absl::StatusOr<Tensor> logits = model_->Logits(*context_, input, 0, nullptr);
+  context_->set_document_starts(Tensor());
+  ZEROTH_RETURN_IF_ERROR(logits.status());
+  return logits->ToHost<float>();
 }
 
 absl::StatusOr<double> LoadedModel::NegativeLogLikelihood(absl::Span<const int32_t> tokens,

@@ -17,6 +17,7 @@
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/tensor/tensor.h"
 #include "zeroth/data/chat/chat_template.h"
+#include "zeroth/data/loader.h"
 #include "zeroth/data/tokenizer.h"
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/nn/key_value_cache.h"
@@ -55,6 +56,8 @@ class LoadedModel {
   absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer() const;
   // Returns the tokenizer's DataOptions::tokenizer_identity, equal to the trainer's.
   absl::StatusOr<std::string> TokenizerIdentity() const;
+  // Returns the path of the tokenizer, as OpenChatTemplate takes it.
+  std::string TokenizerPath() const;
   // Opens the template for conversations. `choice` is as --chat_template of the trainer.
   // `tokenizer` outlives the result.
   absl::StatusOr<ChatTemplate> OpenChat(const std::string& choice,
@@ -65,6 +68,9 @@ class LoadedModel {
   // As LanguageModel::Logits, for one sequence.
   absl::StatusOr<Tensor> Logits(absl::Span<const int32_t> tokens, int64_t from,
                                 KeyValueCache* cache);
+  // Returns the logits, [batch, seq, vocab], of a batch, whose documents attend to themselves if it
+  // says where they begin.
+  absl::StatusOr<std::vector<float>> Logits(const Batch& batch);
   // Returns the sum of -log p of the tokens from index `from` >= 1 on, each given all tokens before
   // it. A sequence of n tokens needs n - 1 of the model's positions.
   absl::StatusOr<double> NegativeLogLikelihood(absl::Span<const int32_t> tokens, int64_t from);

@@ -1,0 +1,115 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The loss of a student that learns from a teacher's distribution (Hinton et al., "Distilling the
+// knowledge in a neural network", 2015), of which the teacher's k likeliest tokens are known:
+//
+//   alpha T^2 KL(teacher || student) + (1 - alpha) cross-entropy(student, target)
+//
+// Both distributions of the KL are at temperature T. The teacher's is renormalised over its k
+// tokens; the student's is over the whole vocabulary. T^2 keeps the size of the gradients.
+//
+// As in vocabulary.h, the vocabulary may be divided among ranks: each computes the statistics of
+// its parts, the caller exchanges them, and each computes the gradients of its own logits. Gemm
+// computes the matmuls. Deterministic.
+
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+
+#include "zeroth/core/base/dtype.h"
+#include "zeroth/core/tensor/tensor.h"
+#include "zeroth/kernels/kernels.h"
+
+namespace zeroth {
+
+struct DistillationOptions {
+  float alpha = 0.5f;        // weight of the KL, 0 to 1; the next token has the rest
+  float temperature = 1.0f;  // above 0
+};
+
+// The most tokens of a teacher at one position.
+inline constexpr int64_t kMostTeacherTokens = 1024;
+
+// Statistics of a row of logits x within a part of the vocabulary: the largest x, the sum of
+// e^(x - largest), the target's x or 0 if that is in another part, then the first two of x / T, and
+// the sum of p x / T over the teacher's tokens of this part, where p is the teacher's probability.
+inline constexpr int64_t kDistillStatistics = 6;
+
+// What both operations read.
+struct TeacherArgs {
+  // int32 [rows, k]: distinct tokens. CUDA needs k of at most kMostTeacherTokens.
+  Tensor ids;
+  Tensor log_probs;   // fp32 [rows, k]: of these tokens, at temperature 1; a common summand is free
+  int64_t first = 0;  // the token of the first column of logits; other columns follow
+  DistillationOptions options;
+};
+
+struct DistillStatisticsArgs {
+  TeacherArgs teacher;
+  Tensor logits;      // fp32 [rows, columns]
+  int64_t begin = 0;  // the part of the vocabulary: columns [begin, begin + count)
+  int64_t count = 0;
+  Tensor targets;     // int32 [rows], local: columns of `logits`; rows with -100 do not count
+  Tensor statistics;  // fp32 [rows, kDistillStatistics], overwritten
+};
+
+struct DistillGradientArgs {
+  TeacherArgs teacher;
+  Tensor logits;      // fp32 [rows, columns]; if logit_cap is above 0, capped (BasicOp::kSoftCap)
+  Tensor targets;     // int32 [rows], local; rows with -100 do not count
+  Tensor statistics;  // fp32 [parts, rows, kDistillStatistics], of all parts of the vocabulary
+  Tensor divisor;     // fp32 [1]: divides the sum of losses
+  float grad_scale = 1.0f;
+  float logit_cap = 0.0f;  // above 0: the gradients are those of the logits before this cap
+  Tensor losses;           // fp32 [rows], overwritten; 0 for a row that does not count
+  // fp32, bf16 or fp16 [rows, columns], overwritten with the gradients of grad_scale * sum of
+  // losses / divisor. In fp32 it may be `logits`. Undefined if only losses are wanted.
+  Tensor dlogits;
+};
+
+namespace kernels {
+
+absl::Status DistillStatistics(Kernels& kernels, const DistillStatisticsArgs& args);
+// Adds the parts' sums in the order of parts, so that the result does not depend on which rank
+// holds which part.
+absl::Status DistillGradient(Kernels& kernels, const DistillGradientArgs& args);
+
+}  // namespace kernels
+
+// The checked arguments.
+struct TeacherCall {
+  int64_t k = 0;
+  const int32_t* ids = nullptr;
+  const float* log_probs = nullptr;
+  int64_t first = 0;
+  DistillationOptions options;
+};
+struct DistillStatisticsCall {
+  TeacherCall teacher;
+  int64_t rows = 0;
+  int64_t columns = 0;
+  int64_t begin = 0;
+  int64_t count = 0;
+  const float* logits = nullptr;
+  const int32_t* targets = nullptr;
+  float* statistics = nullptr;
+};
+struct DistillGradientCall {
+  TeacherCall teacher;
+  int64_t rows = 0;
+  int64_t columns = 0;
+  int64_t parts = 0;
+  const float* logits = nullptr;
+  const int32_t* targets = nullptr;
+  const float* statistics = nullptr;
+  const float* divisor = nullptr;
+  float grad_scale = 1.0f;
+  float logit_cap = 0.0f;
+  float* losses = nullptr;
+  DType dtype = DType::kFloat32;
+  void* dlogits = nullptr;  // or null
+};
+
+}  // namespace zeroth

@@ -1,0 +1,260 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "zeroth/core/base/ignored_target.h"
+#include "zeroth/kernels/cpu/cpu_kernels.h"
+#include "zeroth/kernels/cpu/parallel.h"
+#include "zeroth/kernels/distillation/distillation.h"
+#include "zeroth/kernels/linear_cross_entropy/linear_cross_entropy_cpu.h"
+#include "zeroth/kernels/matrix.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/distillation/distillation_cpu.cc"
+#include "hwy/foreach_target.h"
+// Must come after foreach_target.h.
+#include "hwy/highway.h"
+
+#include "zeroth/kernels/cpu/element-inl.h"
+#include "zeroth/kernels/cpu/exp-inl.h"
+#include "zeroth/kernels/cpu/soft_cap-inl.h"
+
+#ifndef ZEROTH_DISTILL_ROW
+#define ZEROTH_DISTILL_ROW
+namespace zeroth::cpu {
+namespace {
+
+// The gradient of a row's logits x is, before the slope of the cap,
+//   soft e^(x / T - soft_max) + hard e^(x - hard_max),
+// less `at` for a token of the teacher or the target.
+struct GradientRow {
+  float inverse_temperature = 1;
+  float soft = 0;
+  float soft_max = 0;
+  float hard = 0;
+  float hard_max = 0;
+  float cap = 0;  // 0: none
+};
+
+// The columns whose gradients the teacher or the target lowers, and by how much.
+struct Lowered {
+  std::vector<int64_t> columns;
+  std::vector<float> logits;
+  std::vector<float> by;
+};
+
+}  // namespace
+}  // namespace zeroth::cpu
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace zeroth::cpu {
+namespace HWY_NAMESPACE {
+
+void WriteGradientRow(const GradientRow& row, const float* x, int64_t n, Lowered& lowered,
+                      DType dtype, void* to) {
+  const auto slope = [&row](auto d, auto v, auto gradient) HWY_ATTR {
+    return row.cap > 0 ? hn::Mul(gradient, SoftCapSlope(d, v, row.cap)) : gradient;
+  };
+  const auto dense = [&row](auto d, auto v) HWY_ATTR {
+    const auto scaled = hn::Mul(v, hn::Set(d, row.inverse_temperature));
+    const auto soft =
+        hn::Mul(hn::Set(d, row.soft), Exp(d, hn::Sub(scaled, hn::Set(d, row.soft_max))));
+    if (row.hard == 0) return soft;
+    return hn::Add(soft,
+                   hn::Mul(hn::Set(d, row.hard), Exp(d, hn::Sub(v, hn::Set(d, row.hard_max)))));
+  };
+  // Before `to`, which may be x, is written.
+  const size_t few = lowered.columns.size();
+  for (size_t i = 0; i < few; ++i) lowered.logits[i] = x[lowered.columns[i]];
+  Transform(
+      few, lowered.by.data(),
+      [&](auto d, auto by, auto v) HWY_ATTR { return slope(d, v, hn::Sub(dense(d, v), by)); },
+      static_cast<const float*>(lowered.by.data()),
+      static_cast<const float*>(lowered.logits.data()));
+  WithElementType(dtype, [&]<typename T>(T) HWY_ATTR {
+    T* const out = static_cast<T*>(to);
+    Transform(
+        static_cast<size_t>(n), out,
+        [&](auto d, auto v) HWY_ATTR { return slope(d, v, dense(d, v)); }, x);
+    for (size_t i = 0; i < few; ++i) {
+      Convert(size_t{1}, out + lowered.columns[i], lowered.by.data() + i);
+    }
+  });
+}
+
+void WriteZeros(int64_t n, DType dtype, void* to) {
+  WithElementType(dtype, [&]<typename T>(T) { std::fill_n(static_cast<T*>(to), n, T{}); });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace zeroth::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace zeroth::cpu {
+namespace {
+
+HWY_EXPORT(WriteGradientRow);
+HWY_EXPORT(WriteZeros);
+
+// Writes the teacher's probabilities at the temperature, and returns the sum of p log p.
+double TeacherProbabilities(const TeacherCall& teacher, int64_t row, std::vector<double>& p) {
+  const float* const log_probs = teacher.log_probs + row * teacher.k;
+  const auto temperature = static_cast<double>(teacher.options.temperature);
+  const auto largest = static_cast<double>(*std::max_element(log_probs, log_probs + teacher.k));
+  double sum = 0;
+  for (int64_t j = 0; j < teacher.k; ++j) {
+    p[static_cast<size_t>(j)] = (static_cast<double>(log_probs[j]) - largest) / temperature;
+    sum += std::exp(p[static_cast<size_t>(j)]);
+  }
+  double entropy = 0;
+  for (double& value : p) {
+    const double log_p = value - std::log(sum);
+    value = std::exp(log_p);
+    if (value > 0) entropy += value * log_p;
+  }
+  return entropy;
+}
+
+absl::Status DistillStatistics(const DistillStatisticsCall& call, CpuKernels&) {
+  const TeacherCall& teacher = call.teacher;
+  const float inverse = 1.0f / teacher.options.temperature;
+  return ForRows(call.rows, call.count, [&](int64_t begin, int64_t end) {
+    std::vector<double> p(static_cast<size_t>(teacher.k));
+    std::vector<float> scaled(static_cast<size_t>(inverse == 1.0f ? 0 : call.count));
+    for (int64_t row = begin; row < end; ++row) {
+      float* const out = call.statistics + row * kDistillStatistics;
+      if (call.targets[row] == kIgnoredTarget) {
+        std::fill_n(out, kDistillStatistics, 0.0f);
+        continue;
+      }
+      const float* const x = call.logits + row * call.columns + call.begin;
+      SoftmaxPart(x, call.count, out[0], out[1]);
+      const int64_t target = call.targets[row] - call.begin;
+      out[2] = target >= 0 && target < call.count ? x[target] : 0.0f;
+      if (inverse == 1.0f) {
+        out[3] = out[0];
+        out[4] = out[1];
+      } else {
+        std::transform(x, x + call.count, scaled.begin(),
+                       [inverse](float value) { return value * inverse; });
+        SoftmaxPart(scaled.data(), call.count, out[3], out[4]);
+      }
+      TeacherProbabilities(teacher, row, p);
+      double sum = 0;
+      for (int64_t j = 0; j < teacher.k; ++j) {
+        const int64_t column = teacher.ids[row * teacher.k + j] - teacher.first - call.begin;
+        if (column < 0 || column >= call.count) continue;
+        sum += p[static_cast<size_t>(j)] * static_cast<double>(x[column] * inverse);
+      }
+      out[5] = static_cast<float>(sum);
+    }
+  });
+}
+const OnCpu<DistillStatistics> distill_statistics;
+
+// The maximum and the sum of exponentials of a whole row, from the statistics `at` and `at` + 1 of
+// its parts.
+struct WholeSum {
+  float max = 0;
+  double sum = 0;
+
+  double log() const { return static_cast<double>(max) + std::log(sum); }
+};
+
+WholeSum Combine(const DistillGradientCall& call, int64_t row, int64_t at) {
+  const auto of_part = [&](int64_t part) {
+    return call.statistics + (part * call.rows + row) * kDistillStatistics + at;
+  };
+  WholeSum all;
+  all.max = of_part(0)[0];
+  for (int64_t part = 1; part < call.parts; ++part) {
+    const float max = of_part(part)[0];
+    if (!(max <= all.max)) all.max = max;  // NaN stays NaN
+  }
+  for (int64_t part = 0; part < call.parts; ++part) {
+    const double below = static_cast<double>(of_part(part)[0]) - static_cast<double>(all.max);
+    all.sum += static_cast<double>(of_part(part)[1]) * std::exp(below);
+  }
+  return all;
+}
+
+double SumOfParts(const DistillGradientCall& call, int64_t row, int64_t at) {
+  double sum = 0;
+  for (int64_t part = 0; part < call.parts; ++part) {
+    sum += static_cast<double>(call.statistics[(part * call.rows + row) * kDistillStatistics + at]);
+  }
+  return sum;
+}
+
+// Lists the columns that the teacher or the target lowers.
+void FindLowered(const DistillGradientCall& call, int64_t row, const std::vector<double>& p,
+                 double of_teacher, double of_target, Lowered& lowered) {
+  lowered.columns.clear();
+  lowered.by.clear();
+  int64_t target = call.targets[row];
+  if (target >= call.columns) target = -1;  // in another part
+  for (int64_t j = 0; j < call.teacher.k; ++j) {
+    const int64_t column = call.teacher.ids[row * call.teacher.k + j] - call.teacher.first;
+    if (column < 0 || column >= call.columns) continue;
+    double by = of_teacher * p[static_cast<size_t>(j)];
+    if (column == target) {
+      by += of_target;
+      target = -1;
+    }
+    lowered.columns.push_back(column);
+    lowered.by.push_back(static_cast<float>(by));
+  }
+  if (target >= 0) {
+    lowered.columns.push_back(target);
+    lowered.by.push_back(static_cast<float>(of_target));
+  }
+  lowered.logits.resize(lowered.columns.size());
+}
+
+absl::Status DistillGradient(const DistillGradientCall& call, CpuKernels&) {
+  const auto divisor = static_cast<double>(*call.divisor);
+  const double factor = divisor == 0 ? 0.0 : static_cast<double>(call.grad_scale) / divisor;
+  const auto alpha = static_cast<double>(call.teacher.options.alpha);
+  const auto temperature = static_cast<double>(call.teacher.options.temperature);
+  return ForRows(call.rows, call.columns, [&](int64_t begin, int64_t end) {
+    std::vector<double> p(static_cast<size_t>(call.teacher.k));
+    Lowered lowered;
+    for (int64_t row = begin; row < end; ++row) {
+      void* const to = Advance(call.dlogits, row * call.columns, call.dtype);
+      if (call.targets[row] == kIgnoredTarget) {
+        call.losses[row] = 0.0f;
+        if (to != nullptr) HWY_DYNAMIC_DISPATCH(WriteZeros)(call.columns, call.dtype, to);
+        continue;
+      }
+      const double entropy = TeacherProbabilities(call.teacher, row, p);
+      const WholeSum hard = Combine(call, row, 0);
+      const WholeSum soft = Combine(call, row, 3);
+      const double kl = entropy - SumOfParts(call, row, 5) + soft.log();
+      const double next_token = hard.log() - SumOfParts(call, row, 2);
+      call.losses[row] =
+          static_cast<float>(alpha * temperature * temperature * kl + (1 - alpha) * next_token);
+      if (to == nullptr) continue;
+      const double of_teacher = factor * alpha * temperature;
+      const double of_target = factor * (1 - alpha);
+      FindLowered(call, row, p, of_teacher, of_target, lowered);
+      GradientRow gradient;
+      gradient.inverse_temperature = 1.0f / call.teacher.options.temperature;
+      gradient.soft = static_cast<float>(of_teacher / soft.sum);
+      gradient.soft_max = soft.max;
+      gradient.hard = static_cast<float>(of_target / hard.sum);
+      gradient.hard_max = hard.max;
+      gradient.cap = call.logit_cap;
+      HWY_DYNAMIC_DISPATCH(WriteGradientRow)
+      (gradient, call.logits + row * call.columns, call.columns, lowered, call.dtype, to);
+    }
+  });
+}
+const OnCpu<DistillGradient> distill_gradient;
+
+}  // namespace
+}  // namespace zeroth::cpu
+#endif

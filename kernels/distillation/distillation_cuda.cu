@@ -1,0 +1,197 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/core/base/ignored_target.h"
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/device/cuda/kernel_language.h"
+#include "zeroth/kernels/cuda/cuda_kernels.h"
+#include "zeroth/kernels/cuda/dispatch.h"
+#include "zeroth/kernels/cuda/warp.h"
+#include "zeroth/kernels/distillation/distillation.h"
+
+namespace zeroth::cuda {
+namespace {
+
+constexpr int kRowThreads = 256;
+// Stands for the maximum of no logits; every logit is larger.
+constexpr float kBelowAll = -3.0e38f;
+
+// The teacher's distribution at a position: token j has the probability
+// exp(log_probs[j] / T - largest) / sum.
+struct TeacherSum {
+  float largest = kBelowAll;
+  float sum = 0.0f;
+};
+
+__device__ TeacherSum SumTeacher(const float* log_probs, int64_t k, float inverse, float* scratch) {
+  TeacherSum all;
+  for (int64_t j = threadIdx.x; j < k; j += kRowThreads) {
+    all.largest = fmaxf(all.largest, log_probs[j] * inverse);
+  }
+  all.largest = BlockMax<kRowThreads>(all.largest, scratch);
+  for (int64_t j = threadIdx.x; j < k; j += kRowThreads) {
+    all.sum = __fadd_rn(all.sum, expf(log_probs[j] * inverse - all.largest));
+  }
+  all.sum = BlockSum<kRowThreads>(all.sum, scratch);
+  return all;
+}
+
+// A block processes a row.
+__global__ void __launch_bounds__(kRowThreads) StatisticsKernel(DistillStatisticsCall call) {
+  ZEROTH_SHARED(float, scratch, [kRowThreads / 32]);
+  const TeacherCall& teacher = call.teacher;
+  const int64_t row = blockIdx.x;
+  float* const out = call.statistics + row * kDistillStatistics;
+  if (call.targets[row] == kIgnoredTarget) {
+    if (threadIdx.x < kDistillStatistics) out[threadIdx.x] = 0.0f;
+    return;
+  }
+  const float inverse = 1.0f / teacher.options.temperature;
+  const float* const x = call.logits + row * call.columns + call.begin;
+  float largest = kBelowAll;
+  for (int64_t i = threadIdx.x; i < call.count; i += kRowThreads) largest = fmaxf(largest, x[i]);
+  largest = BlockMax<kRowThreads>(largest, scratch);
+  const float scaled_largest = call.count > 0 ? largest * inverse : kBelowAll;
+  float hard = 0.0f;
+  float soft = 0.0f;
+  for (int64_t i = threadIdx.x; i < call.count; i += kRowThreads) {
+    hard = __fadd_rn(hard, expf(x[i] - largest));
+    soft = __fadd_rn(soft, expf(x[i] * inverse - scaled_largest));
+  }
+  hard = BlockSum<kRowThreads>(hard, scratch);
+  soft = BlockSum<kRowThreads>(soft, scratch);
+  const float* const log_probs = teacher.log_probs + row * teacher.k;
+  const TeacherSum all = SumTeacher(log_probs, teacher.k, inverse, scratch);
+  float agreed = 0.0f;
+  for (int64_t j = threadIdx.x; j < teacher.k; j += kRowThreads) {
+    const int64_t column = teacher.ids[row * teacher.k + j] - teacher.first - call.begin;
+    if (column < 0 || column >= call.count) continue;
+    const float p = expf(log_probs[j] * inverse - all.largest) / all.sum;
+    agreed = __fmaf_rn(p, x[column] * inverse, agreed);
+  }
+  agreed = BlockSum<kRowThreads>(agreed, scratch);
+  if (threadIdx.x != 0) return;
+  const int64_t target = call.targets[row] - call.begin;
+  out[0] = largest;
+  out[1] = hard;
+  out[2] = target >= 0 && target < call.count ? x[target] : 0.0f;
+  out[3] = scaled_largest;
+  out[4] = soft;
+  out[5] = agreed;
+}
+
+// The maximum and the sum of exponentials of a whole row, from two statistics of its parts.
+struct WholeSum {
+  float max = kBelowAll;
+  float sum = 0.0f;
+};
+
+__device__ const float* StatisticsOf(const DistillGradientCall& call, int64_t part) {
+  return call.statistics + (part * call.rows + blockIdx.x) * kDistillStatistics;
+}
+
+__device__ WholeSum Combine(const DistillGradientCall& call, int at) {
+  WholeSum all;
+  for (int64_t part = 0; part < call.parts; ++part) {
+    all.max = fmaxf(all.max, StatisticsOf(call, part)[at]);
+  }
+  for (int64_t part = 0; part < call.parts; ++part) {
+    const float* const of_part = StatisticsOf(call, part) + at;
+    all.sum = __fmaf_rn(of_part[1], expf(of_part[0] - all.max), all.sum);
+  }
+  return all;
+}
+
+__device__ float SumOfParts(const DistillGradientCall& call, int at) {
+  float sum = 0.0f;
+  for (int64_t part = 0; part < call.parts; ++part) {
+    sum = __fadd_rn(sum, StatisticsOf(call, part)[at]);
+  }
+  return sum;
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kRowThreads) GradientKernel(DistillGradientCall call) {
+  ZEROTH_SHARED(float, scratch, [kRowThreads / 32]);
+  ZEROTH_SHARED(float, teacher_logits, [kMostTeacherTokens]);
+  const TeacherCall& teacher = call.teacher;
+  const int64_t row = blockIdx.x;
+  const int32_t target = call.targets[row];
+  T* const out = static_cast<T*>(call.dlogits) + row * call.columns;
+  if (target == kIgnoredTarget) {
+    if (threadIdx.x == 0) call.losses[row] = 0.0f;
+    if (call.dlogits == nullptr) return;
+    for (int64_t i = threadIdx.x; i < call.columns; i += kRowThreads) out[i] = FromFloat<T>(0.0f);
+    return;
+  }
+  const float temperature = teacher.options.temperature;
+  const float inverse = 1.0f / temperature;
+  const float alpha = teacher.options.alpha;
+  const float* const log_probs = teacher.log_probs + row * teacher.k;
+  const int32_t* const ids = teacher.ids + row * teacher.k;
+  const TeacherSum known = SumTeacher(log_probs, teacher.k, inverse, scratch);
+  const WholeSum hard = Combine(call, 0);
+  const WholeSum soft = Combine(call, 3);
+  float entropy = 0.0f;
+  for (int64_t j = threadIdx.x; j < teacher.k; j += kRowThreads) {
+    const float below = log_probs[j] * inverse - known.largest;
+    const float p = expf(below) / known.sum;
+    if (p > 0.0f) entropy = __fmaf_rn(p, below - logf(known.sum), entropy);
+  }
+  entropy = BlockSum<kRowThreads>(entropy, scratch);
+  if (threadIdx.x == 0) {
+    const float kl = entropy - (SumOfParts(call, 5) - soft.max) + logf(soft.sum);
+    const float next_token = logf(hard.sum) - (SumOfParts(call, 2) - hard.max);
+    call.losses[row] = alpha * temperature * temperature * kl + (1.0f - alpha) * next_token;
+  }
+  if (call.dlogits == nullptr) return;
+  const float factor = *call.divisor == 0.0f ? 0.0f : call.grad_scale / *call.divisor;
+  const float of_teacher = factor * alpha * temperature;
+  const float of_target = factor * (1.0f - alpha);
+  const float* const x = call.logits + row * call.columns;
+  const auto column_of = [&](int64_t j) { return int64_t{ids[j]} - teacher.first; };
+  // The gradient of a logit, less `by`.
+  const auto gradient = [&](float logit, float by) {
+    float g = expf(logit * inverse - soft.max) * (of_teacher / soft.sum);
+    if (of_target != 0.0f) g = __fmaf_rn(expf(logit - hard.max), of_target / hard.sum, g);
+    g -= by;
+    if (call.logit_cap > 0.0f) {
+      const float t = logit / call.logit_cap;
+      g *= __fmaf_rn(-t, t, 1.0f);
+    }
+    return g;
+  };
+  // The logits of the teacher's tokens are kept, because `out` may be x.
+  for (int64_t j = threadIdx.x; j < teacher.k; j += kRowThreads) {
+    const int64_t column = column_of(j);
+    teacher_logits[j] = column >= 0 && column < call.columns ? x[column] : 0.0f;
+  }
+  __syncthreads();
+  for (int64_t i = threadIdx.x; i < call.columns; i += kRowThreads) {
+    out[i] = FromFloat<T>(gradient(x[i], i == target ? of_target : 0.0f));
+  }
+  __syncthreads();
+  for (int64_t j = threadIdx.x; j < teacher.k; j += kRowThreads) {
+    const int64_t column = column_of(j);
+    if (column < 0 || column >= call.columns) continue;
+    const float p = expf(log_probs[j] * inverse - known.largest) / known.sum;
+    const float hot = column == target ? of_target : 0.0f;
+    out[column] = FromFloat<T>(gradient(teacher_logits[j], __fmaf_rn(of_teacher, p, hot)));
+  }
+}
+
+absl::Status DistillStatistics(const DistillStatisticsCall& call, CudaKernels& kernels) {
+  return ZEROTH_LAUNCH(StatisticsKernel, Blocks(call.rows, kRowThreads), kernels.target().stream,
+                       call);
+}
+const OnCuda<DistillStatistics> distill_statistics;
+
+absl::Status DistillGradient(const DistillGradientCall& call, CudaKernels& kernels) {
+  return DispatchType(call.dtype, [&]<typename T>(TypeTag<T>) {
+    return ZEROTH_LAUNCH(GradientKernel<T>, Blocks(call.rows, kRowThreads), kernels.target().stream,
+                         call);
+  });
+}
+const OnCuda<DistillGradient> distill_gradient;
+
+}  // namespace
+}  // namespace zeroth::cuda

@@ -1,0 +1,350 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Training on a teacher's likeliest tokens against torch and TRL in float64
+// (tests/testdata/distillation), and under every layout; and what is refused.
+
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+#include "zeroth/core/base/file/json.h"
+#include "zeroth/core/base/file/temporary_directory.h"
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/local/local.h"
+#include "zeroth/core/device/device.h"
+#include "zeroth/data/loader.h"
+#include "zeroth/data/open_data.h"
+#include "zeroth/data/teacher_topk.h"
+#include "zeroth/data/tokenizer.h"
+#include "zeroth/nn/activation_checkpointing.h"
+#include "zeroth/options/options.h"
+#include "zeroth/tests/cli/trainer_process.h"
+#include "zeroth/tests/finetuning/tiny_run.h"
+#include "zeroth/tools/evaluate/topk.h"
+#include "zeroth/tools/model/loaded_model.h"
+#include "zeroth/train/model_source.h"
+
+namespace zeroth::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr char kText[] = "tests/testdata/distillation/text.txt";
+constexpr int64_t kLength = 32;
+constexpr int64_t kRows = 4;  // of a step
+constexpr int64_t kVocabulary = 257;
+
+absl::StatusOr<std::shared_ptr<const Mixture>> OpenText(const std::string& path) {
+  static const ByteTokenizer* const tokenizer = new ByteTokenizer;
+  DataOptions options;
+  options.tokenizer = tokenizer;
+  options.vocab_size = kVocabulary;
+  return OpenMixture(path, options);
+}
+
+absl::Status WriteTeacher(const std::string& directory, const Mixture& data, int64_t k) {
+  LoadModelOptions load;
+  load.model = "tests/testdata/mistral_tiny";
+  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedModel> teacher, LoadedModel::Open(load));
+  TopKOptions options;
+  options.directory = directory;
+  options.teacher = load.model;
+  options.k = k;
+  options.vocab_size = kVocabulary;
+  options.loader.seq_len = kLength;
+  return WriteTopK(data, options, [&](const Batch& batch) { return teacher->Logits(batch); })
+      .status();
+}
+
+struct Layout {
+  std::string strategy = "no_shard";
+  int world_size = 1;
+  int shard_size = 0;
+  int64_t deterministic_batch = 0;  // of micro-batches of one sequence
+  TensorParallelOptions tensor{};
+  ActivationCheckpointing recompute = ActivationCheckpointing::kNone;
+};
+
+struct Record {
+  std::vector<double> losses;
+  std::vector<double> norms;
+  NamedValues weights;
+  bool operator==(const Record&) const = default;
+};
+
+class DistillationTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    const absl::StatusOr<nlohmann::json> all =
+        ReadJsonFile("tests/testdata/distillation/expected.json");
+    ASSERT_TRUE(all.ok()) << all.status();
+    expected_ = (*all)[GetParam()];
+    auto data = OpenText(kText);
+    ASSERT_TRUE(data.ok()) << data.status();
+    data_ = *std::move(data);
+    const std::string directory = directory_.File("teacher");
+    const absl::Status written = WriteTeacher(directory, *data_, expected_["k"].get<int64_t>());
+    ASSERT_TRUE(written.ok()) << written;
+    auto teacher = TeacherTopK::Open(directory, kVocabulary);
+    ASSERT_TRUE(teacher.ok()) << teacher.status();
+    teacher_ = *std::move(teacher);
+  }
+
+  absl::StatusOr<Record> Train(const Layout& layout) const {
+    TrainOptions options;
+    options.init_from = "tests/testdata/llama_tiny";
+    ZEROTH_ASSIGN_OR_RETURN(const ModelSource source, ModelSource::Open(options));
+    Record record;
+    Collector weights;
+    const auto body = [&](Communicator& world) -> absl::Status {
+      ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
+                              DeviceRegistry::Create("cpu", DeviceOptions()));
+      device->BindThread();
+      ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, source.Build());
+      TrainerOptions trainer_options;
+      trainer_options.sharding.strategy = layout.strategy;
+      trainer_options.sharding.strategy_options.shard_size = layout.shard_size;
+      trainer_options.tensor = layout.tensor;
+      trainer_options.activation_checkpointing = layout.recompute;
+      trainer_options.deterministic_batch = layout.deterministic_batch;
+      trainer_options.optimizer_options.weight_decay = 0;
+      trainer_options.distillation = {expected_["alpha"].get<float>(),
+                                      expected_["temperature"].get<float>()};
+      ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> trainer,
+                              Trainer::Create(world, *device, std::move(model), trainer_options));
+      ZEROTH_RETURN_IF_ERROR(trainer->sharding().Load(source.Reader(/*seed=*/0)));
+      const int data_ranks = world.size() / layout.tensor.size;
+      LoaderOptions rows;
+      rows.world_size = data_ranks;
+      rows.rank = world.rank() / layout.tensor.size;
+      rows.batch_size = layout.deterministic_batch > 0 ? 1 : kRows / data_ranks;
+      rows.seq_len = kLength;
+      rows.shuffle = false;
+      rows.teacher = teacher_;
+      ZEROTH_ASSIGN_OR_RETURN(const DataLoader loader, DataLoader::Create(data_, rows));
+      const int64_t micro_batches = kRows / data_ranks / rows.batch_size;
+      for (size_t step = 0; step < expected_["loss"].size(); ++step) {
+        ZEROTH_ASSIGN_OR_RETURN(
+            const std::vector<Batch> batches,
+            loader.LoadMany(static_cast<int64_t>(step) * micro_batches, micro_batches));
+        ZEROTH_ASSIGN_OR_RETURN(const StepResult result,
+                                trainer->Step(batches, expected_["lr"].get<double>()));
+        if (world.rank() != 0) continue;
+        record.losses.push_back(result.loss);
+        record.norms.push_back(result.grad_norm);
+      }
+      return weights.PutWeights(trainer->sharding());
+    };
+    ZEROTH_RETURN_IF_ERROR(RunLocalRanks(layout.world_size, body));
+    record.weights = weights.values();
+    return record;
+  }
+
+  void ExpectReference(const Record& record) const {
+    ASSERT_EQ(record.losses.size(), 3u);
+    for (size_t step = 0; step < record.losses.size(); ++step) {
+      SCOPED_TRACE(step);
+      const auto loss = expected_["loss"][step].get<double>();
+      const auto norm = expected_["grad_norm"][step].get<double>();
+      EXPECT_NEAR(record.losses[step], loss, 2e-5 * loss);
+      EXPECT_NEAR(record.norms[step], norm, 1e-4 * norm);
+    }
+  }
+
+  const TemporaryDirectory directory_;
+  nlohmann::json expected_;
+  std::shared_ptr<const Mixture> data_;
+  std::shared_ptr<const TeacherTopK> teacher_;
+};
+
+TEST_P(DistillationTest, LossesAndNormsAreTheReferences) {
+  for (const int world_size : {1, 2, 4}) {
+    SCOPED_TRACE(world_size);
+    const absl::StatusOr<Record> record = Train({"full_shard", world_size});
+    ASSERT_TRUE(record.ok()) << record.status();
+    ExpectReference(*record);
+  }
+  Layout in_two{"full_shard", 4};
+  in_two.tensor.size = 2;
+  in_two.tensor.sequence = true;
+  const absl::StatusOr<Record> record = Train(in_two);
+  ASSERT_TRUE(record.ok()) << record.status();
+  ExpectReference(*record);
+}
+
+TEST_P(DistillationTest, BitsDoNotDependOnTheLayout) {
+  Layout alone;
+  alone.deterministic_batch = kRows;
+  alone.tensor.deterministic = 2;
+  const absl::StatusOr<Record> expected = Train(alone);
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  ExpectReference(*expected);
+  for (Layout layout :
+       {Layout{"full_shard", 2}, Layout{"full_shard", 4}, Layout{"no_shard", 4},
+        Layout{"shard_optimizer", 2}, Layout{"shard_grad_op", 4}, Layout{"hybrid_shard", 4, 2}}) {
+    layout.deterministic_batch = kRows;
+    layout.tensor = alone.tensor;
+    for (const bool more : {false, true}) {
+      if (more) {
+        layout.recompute = ActivationCheckpointing::kBlock;
+        layout.tensor.size = layout.world_size == 4 ? 2 : 1;
+      }
+      SCOPED_TRACE(absl::StrCat(layout.strategy, " over ", layout.world_size, ", tensor ",
+                                layout.tensor.size));
+      const absl::StatusOr<Record> record = Train(layout);
+      ASSERT_TRUE(record.ok()) << record.status();
+      EXPECT_TRUE(*record == *expected);
+    }
+  }
+}
+
+TEST_P(DistillationTest, BitsWithoutTensorRanksDoNotDependOnTheLayout) {
+  Layout alone;
+  alone.deterministic_batch = kRows;
+  const absl::StatusOr<Record> expected = Train(alone);
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  for (Layout layout : {Layout{"full_shard", 2}, Layout{"shard_grad_op", 4}}) {
+    SCOPED_TRACE(layout.strategy);
+    layout.deterministic_batch = kRows;
+    layout.recompute = ActivationCheckpointing::kBlock;
+    const absl::StatusOr<Record> record = Train(layout);
+    ASSERT_TRUE(record.ok()) << record.status();
+    EXPECT_TRUE(*record == *expected);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Runs, DistillationTest,
+                         ::testing::Values("mixed", "warm", "teacher", "all"));
+
+// An epoch in random order has the teacher's rows beside its own tokens.
+TEST(TeacherTopKTest, FollowsShuffledDataAndRefusesOthers) {
+  const TemporaryDirectory directory;
+  const auto data = OpenText(kText);
+  ASSERT_TRUE(data.ok()) << data.status();
+  const std::string path = directory.File("teacher");
+  ASSERT_TRUE(WriteTeacher(path, **data, 3).ok());
+  EXPECT_EQ(WriteTeacher(path, **data, 3).code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(WriteTeacher(directory.File("most"), **data, kVocabulary + 1).code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(directory.List(), std::vector<std::string>{"teacher"});
+  const auto teacher = TeacherTopK::Open(path, kVocabulary);
+  ASSERT_TRUE(teacher.ok()) << teacher.status();
+  LoaderOptions options;
+  options.seq_len = kLength;
+  options.teacher = *teacher;
+  const auto loader = DataLoader::Create(*data, options);
+  ASSERT_TRUE(loader.ok()) << loader.status();
+  for (int64_t step = 0; step < 30; ++step) {
+    const absl::StatusOr<Batch> batch = loader->Load(step);
+    ASSERT_TRUE(batch.ok()) << batch.status();
+    EXPECT_EQ(batch->teacher_ids.size(), static_cast<size_t>(3 * kLength));
+  }
+
+  const auto expect_refused = [&](const absl::Status& status, const char* words) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_NE(status.message().find(words), std::string::npos) << status;
+  };
+  std::string text = ReadTestFile(kText);
+  text[100] = '#';
+  const auto others = OpenText(directory.Write("others.txt", text));
+  ASSERT_TRUE(others.ok()) << others.status();
+  const auto wrong = DataLoader::Create(*others, options);
+  ASSERT_TRUE(wrong.ok()) << wrong.status();
+  absl::Status status;
+  for (int64_t step = 0; step < 12 && status.ok(); ++step) status = wrong->Load(step).status();
+  expect_refused(status, "row 3 was written for other tokens or documents");
+  const auto shorter = OpenText(directory.Write("shorter.txt", text.substr(0, 200)));
+  ASSERT_TRUE(shorter.ok()) << shorter.status();
+  expect_refused(DataLoader::Create(*shorter, options).status(), "written for 12 sequences");
+  options.seq_len = kLength / 2;
+  expect_refused(DataLoader::Create(*data, options).status(), "written with seq_len 32");
+
+  // A vocabulary that lacks some of the teacher's tokens.
+  const auto few = TeacherTopK::Open(path, 40);
+  ASSERT_TRUE(few.ok()) << few.status();
+  options.seq_len = kLength;
+  options.teacher = *few;
+  const auto of_few = DataLoader::Create(*data, options);
+  ASSERT_TRUE(of_few.ok()) << of_few.status();
+  expect_refused(of_few->Load(0).status(), "the model's vocabulary of 40");
+
+  EXPECT_EQ(TeacherTopK::Open(directory.File("none"), 9).status().code(),
+            absl::StatusCode::kNotFound);
+  const std::string rows = ReadTestFile(absl::StrCat(path, "/source-0.topk"));
+  directory.Write("teacher/source-0.topk", rows.substr(0, rows.size() - 1));
+  expect_refused(TeacherTopK::Open(path, kVocabulary).status(), "expected 12 rows");
+  directory.Write("teacher/topk.json", "{\"format\": 1, \"k\": 0}");
+  expect_refused(TeacherTopK::Open(path, kVocabulary).status(), "out of range");
+}
+
+TEST(TeacherTopKTest, TheProgramsWorkTogether) {
+  const fs::path scratch = Scratch();
+  const std::string data = fs::absolute(kText);
+  const auto run = [&](Flags flags, const char* log, const std::string& program) {
+    flags.push_back(absl::StrCat("--data=", data));
+    flags.push_back("--seq_len=32");
+    const int code = Wait(Start(flags, scratch / log, "", {}, program));
+    return Outcome{code, Logs(scratch / log), Read(ErrorLog(scratch / log))};
+  };
+  const std::string topk = scratch / "topk";
+  const Outcome written =
+      run({absl::StrCat("--model=", fs::absolute("tests/testdata/mistral_tiny").string()),
+           absl::StrCat("--write_topk=", topk), "--topk=4"},
+          "evaluate.log", "tools/evaluate/evaluate");
+  ASSERT_EQ(written.exit_code, 0) << written.output;
+  EXPECT_THAT(written.output, HasSubstr("4 likeliest of each token in 12 sequences of 32"));
+  const auto train = [&](const std::string& out, const Flags& more) {
+    Flags flags = {absl::StrCat("--init_from=", fs::absolute("tests/testdata/llama_tiny").string()),
+                   "--objective=distill",
+                   absl::StrCat("--teacher_topk=", topk),
+                   absl::StrCat("--out=", (scratch / out).string()),
+                   absl::StrCat("--eval_data=", data),
+                   "--eval_every=2",
+                   "--steps=4",
+                   "--batch_size=1",
+                   "--deterministic_batch=4",
+                   "--lr=1e-3"};
+    flags.insert(flags.end(), more.begin(), more.end());
+    return run(flags, absl::StrCat(out, ".log").c_str(), "train/train");
+  };
+  const Outcome alone = train("alone", {"--world_size=1"});
+  ASSERT_EQ(alone.exit_code, 0) << alone.output;
+  const Outcome four = train("four", {"--world_size=4", "--strategy=full_shard"});
+  ASSERT_EQ(four.exit_code, 0) << four.output;
+  EXPECT_EQ(StepFacts(scratch / "alone"), StepFacts(scratch / "four"));
+  EXPECT_EQ(StepFacts(scratch / "alone").size(), 4u);
+
+  const Outcome wrong = train("wrong", {absl::StrCat("--teacher_topk=", topk, "/none")});
+  EXPECT_EQ(wrong.exit_code, 1) << wrong.output;
+  EXPECT_THAT(wrong.errors, HasSubstr("--teacher_topk: "));
+  EXPECT_FALSE(fs::exists(scratch / "wrong"));
+  const Outcome lacking = train("lacking", {"--teacher_topk="});
+  EXPECT_THAT(lacking.errors, HasSubstr("evaluate --write_topk"));
+  const Outcome heavy = train("heavy", {"--distill_alpha=1.5"});
+  EXPECT_THAT(heavy.errors, HasSubstr("expected a number from 0 to 1"));
+  const Outcome plain = train("plain", {"--objective=next_token"});
+  EXPECT_THAT(plain.errors, HasSubstr("only distill has a teacher"));
+  const Outcome held_out = train("held_out", {"--eval_fraction=0.1", "--eval_data="});
+  EXPECT_THAT(held_out.errors, HasSubstr("the teacher has read all of --data"));
+}
+
+TEST(TeacherTopKTest, KeepsTheFirstOfEqualLogits) {
+  std::vector<int32_t> ids(3);
+  std::vector<float> log_probs(3);
+  FindTopK({1.0f, 3.0f, 1.0f, 2.0f, 1.0f}, absl::MakeSpan(ids), absl::MakeSpan(log_probs));
+  EXPECT_EQ(ids, (std::vector<int32_t>{0, 1, 3}));
+  const double sum = 3 * std::exp(1.0) + std::exp(2.0) + std::exp(3.0);
+  EXPECT_NEAR(log_probs[1], 3 - std::log(sum), 1e-6);
+}
+
+}  // namespace
+}  // namespace zeroth::testing

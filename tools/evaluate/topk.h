@@ -1,0 +1,42 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Writes what a teacher finds likeliest after each token of training data (data/teacher_topk.h).
+
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+
+#include "zeroth/data/loader.h"
+#include "zeroth/data/mixture.h"
+
+namespace zeroth {
+
+// Returns the logits, [seq, vocab], of a batch of one row.
+using LogitsFunction = absl::FunctionRef<absl::StatusOr<std::vector<float>>(const Batch& batch)>;
+
+struct TopKOptions {
+  std::string directory;
+  std::string teacher;  // its name in the directory
+  int64_t k = 64;
+  int64_t vocab_size = 0;  // of the teacher
+  LoaderOptions loader;    // of one rank; rows and order are set here
+};
+
+// Writes the directory, for every window of the data without shuffling. Returns the number of
+// windows. InvalidArgument for a k outside of 1 to the vocabulary or kMostTeacherTokens;
+// AlreadyExists if the directory exists.
+absl::StatusOr<int64_t> WriteTopK(const Mixture& data, const TopKOptions& options,
+                                  LogitsFunction logits);
+
+// Finds the largest logits, of equal ones the first, and writes their indices, ascending, and
+// log-probabilities. `ids` and `log_probs` have k places.
+void FindTopK(absl::Span<const float> logits, absl::Span<int32_t> ids, absl::Span<float> log_probs);
+
+}  // namespace zeroth
