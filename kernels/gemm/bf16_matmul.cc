@@ -193,6 +193,18 @@ bool NeedsEpilogue(const GemmCall& call) {
          call.gelu_input != nullptr;
 }
 
+// Sets the thread's OpenMP team size, and restores it.
+class ScopedTeam {
+ public:
+  explicit ScopedTeam(int threads) { omp_set_num_threads(threads); }
+  ~ScopedTeam() { omp_set_num_threads(before_); }
+  ScopedTeam(const ScopedTeam&) = delete;
+  ScopedTeam& operator=(const ScopedTeam&) = delete;
+
+ private:
+  const int before_ = omp_get_max_threads();
+};
+
 size_t ScratchpadBytes(const GemmCall& call) {
   return Prepare(KeyOf(call)).scratchpad_desc().get_size();
 }
@@ -264,8 +276,9 @@ bool WidensOperands(DType dtype, int64_t depth) {
          (dtype == DType::kBFloat16 && (is_slow || !HasNativeBf16Products(depth)));
 }
 
-int64_t Bf16WorkspaceBytes(const GemmCall& call) {
+int64_t Bf16WorkspaceBytes(const GemmCall& call, int threads) {
   if (call.m < 1 || call.n < 1 || call.k < 1) return 0;
+  const ScopedTeam team(threads);
   try {
     if (!NeedsEpilogue(call)) return static_cast<int64_t>(ScratchpadBytes(call));
     const BlockSizes sizes(call);

@@ -46,9 +46,9 @@ bool WidensOperands(DType dtype, int64_t depth);
 // false).
 absl::Status Bf16Matmul(const GemmCall& call, Workspace& workspace);
 
-// Returns the workspace of Bf16Matmul, which oneDNN chooses for this CPU and omp_get_max_threads();
-// 0 for a call that it refuses.
-int64_t Bf16WorkspaceBytes(const GemmCall& call);
+// Returns the workspace of Bf16Matmul on so many threads, which oneDNN chooses for this CPU; 0 for a
+// call that it refuses.
+int64_t Bf16WorkspaceBytes(const GemmCall& call, int threads);
 
 // to[rows, cols] (contiguous) = from[rows, cols] of `dtype`, whose rows are `ld` elements apart.
 // The conversion is exact.

@@ -76,7 +76,7 @@ KernelCost CostOf(const GemmCall& call, const PlannedKernels& kernels, CallTenso
   if (!kernels.is_gpu() && cpu::WidensOperands(call.dtype, call.k)) {
     cost.scratch = cpu::WidenedFloats(call) * kFloat;
   } else if (!kernels.is_gpu() && call.dtype == DType::kBFloat16) {
-    cost.scratch = cpu::Bf16WorkspaceBytes(call);
+    cost.scratch = cpu::Bf16WorkspaceBytes(call, kernels.threads());
   }
   return cost;
 }
