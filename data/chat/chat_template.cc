@@ -7,6 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 
@@ -66,8 +67,9 @@ absl::StatusOr<ChatTemplate> ChatTemplate::Named(absl::string_view name,
       return InvalidArgument(
           "the chat template ", name, " needs a token ", token, ", which the tokenizer (",
           tokenizer.name(),
-          ") does not have; expected the tokenizer of a model that chats in this format, or "
-          "another --chat_template");
+          ") does not have; expected the tokenizer of a model that chats in this format, another "
+          "--chat_template, or --new_tokens=",
+          absl::StrJoin(plain.tokens, ","));
     }
     // A token since Mistral's version 0.3, text before it.
     const bool has_token = tokenizer.Find("[/INST]").has_value();

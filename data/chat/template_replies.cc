@@ -181,8 +181,9 @@ absl::Status ChatTemplate::Probe(const ChatTools& tools) {
         "the chat template writes ", Excerpt(after_last),
         " behind the last reply, in which the tokenizer (", tokenizer_->name(),
         ") finds no special token (an added token counts only if it is special): a model would not "
-        "learn to end its turn. Expected the tokenizer of a model that chats in this format, or "
-        "another --chat_template");
+        "learn to end its turn. Expected the tokenizer of a model that chats in this format, "
+        "another "
+        "--chat_template, or --new_tokens for what it lacks");
   }
   if (marks_replies_) {
     const size_t token = places[3] + talk[3].content.size() + last->begin;
