@@ -171,7 +171,7 @@ TEST(TokenizerJsonTest, UnknownAndBadPartsAreNamed) {
   expect(error("/model/type", "\"Unigram\""), "the model \"Unigram\"");
   expect(error("/model/dropout", "0.1"), "\"dropout\" is set");
   expect(error("/model/unk_token", "\"<none>\""), "\"<none>\" is not in the vocabulary");
-  expect(error("/model/merges/3", "[\"a\"]"), "merge 4 is no");
+  expect(error("/model/merges/3", "[\"a\"]"), "merge 4 is neither");
   expect(error("/added_tokens/0/id", "5"), "has id 5");
   expect(error("/added_tokens", "[]"), "no token that ends a text");
 }
