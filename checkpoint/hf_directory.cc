@@ -93,9 +93,10 @@ absl::Status HfDirectory::TakeTokenizer(const std::string& directory) {
   }
   tokenizer_path_ = own;
   if (files.empty()) return absl::OkStatus();
+  std::error_code ignored;
   return InvalidArgument(
       files[0], ": is there without a tokenizer; copy that of the model",
-      tokenizer_files_ == nullptr ? absl::StrCat(", ", own, ",") : " (tools/convert writes it)",
+      fs::is_directory(own, ignored) ? absl::StrCat(", ", own, ",") : " (tools/convert writes it)",
       " into this directory, or remove the file to have all of the model's");
 }
 

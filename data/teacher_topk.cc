@@ -54,6 +54,8 @@ uint64_t ChecksumOfRow(const TopKRow& row) {
   } else {
     stream.Add(BytesOf(row.starts));
   }
+  stream.Add(BytesOf(row.ids));
+  stream.Add(BytesOf(row.log_probs));
   return stream.Value();
 }
 
@@ -76,6 +78,9 @@ absl::StatusOr<TopKFacts> ParseFacts(const nlohmann::json& json, const std::stri
   const nlohmann::json teacher = json.value("teacher", nlohmann::json());
   if (!teacher.is_string()) return wrong("\"teacher\" is not a string");
   facts.teacher = teacher.get<std::string>();
+  const nlohmann::json checksum = json.value("checksum", nlohmann::json());
+  if (!checksum.is_string()) return wrong("\"checksum\" is not a string");
+  facts.checksum = checksum.get<std::string>();
   const nlohmann::json rows = json.value("rows", nlohmann::json());
   if (!rows.is_array() || rows.empty()) return wrong("\"rows\" is not a list");
   for (const nlohmann::json& count : rows) {
@@ -117,15 +122,15 @@ absl::Status TeacherTopK::Read(size_t source, int64_t row, const TopKRow& to) co
   ZEROTH_RETURN_IF_ERROR(file.Read(static_cast<size_t>(row) * bytes.size(), absl::MakeSpan(bytes)));
   uint64_t checksum = 0;
   std::memcpy(&checksum, bytes.data(), sizeof(checksum));
-  if (checksum != ChecksumOfRow(to)) {
-    return InvalidArgument(
-        file.path(), ": row ", row,
-        " was written for other tokens or documents than this sequence of the data; write it from "
-        "the same data with the same tokenizer, chat template and --seq_len");
-  }
   std::memcpy(to.ids.data(), bytes.data() + sizeof(checksum), numbers * sizeof(int32_t));
   std::memcpy(to.log_probs.data(), bytes.data() + sizeof(checksum) + numbers * sizeof(int32_t),
               numbers * sizeof(float));
+  if (checksum != ChecksumOfRow(to)) {
+    return InvalidArgument(
+        file.path(), ": row ", row,
+        " was written for other tokens or documents than this sequence of the data, or has changed "
+        "since; write it from the same data with the same tokenizer, chat template and --seq_len");
+  }
   const auto k = static_cast<size_t>(facts_.k);
   for (size_t i = 0; i < numbers; ++i) {
     const int32_t least = i % k == 0 ? 0 : to.ids[i - 1] + 1;
@@ -166,12 +171,19 @@ absl::Status TopKWriter::Add(const TopKRow& row) {
     file_ = FileDescriptor();
   }
   ZEROTH_CHECK(source_ < facts_.rows.size());
+  for (const float value : row.log_probs) {
+    if (std::isfinite(value)) continue;
+    return InvalidArgument("row ", row_, " of source ", source_,
+                           ": the teacher's log-probability is ", value,
+                           ", expected finite ones; are its weights whole?");
+  }
   const std::string path = FileOf(temporary_, source_);
   if (!file_.is_open()) {
     file_ = FileDescriptor(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (!file_.is_open()) return ErrnoStatus(errno, absl::StrCat("create ", path));
   }
   const uint64_t checksum = ChecksumOfRow(row);
+  checksums_.push_back(checksum);
   const auto begin = row_ * static_cast<int64_t>(RowBytes(facts_));
   const absl::Span<const uint8_t> ids = BytesOf(row.ids);
   ZEROTH_RETURN_IF_ERROR(
@@ -190,10 +202,13 @@ absl::Status TopKWriter::Add(const TopKRow& row) {
 
 absl::Status TopKWriter::Finish() {
   ZEROTH_CHECK(source_ + 1 == facts_.rows.size() && row_ == facts_.rows[source_]);
+  ChecksumStream stream;
+  stream.Add(BytesOf(absl::MakeConstSpan(checksums_)));
   const nlohmann::json json = {{"format", kFormat},
                                {"k", facts_.k},
                                {"seq_len", facts_.seq_len},
                                {"teacher", facts_.teacher},
+                               {"checksum", ChecksumText(stream.Value())},
                                {"rows", facts_.rows}};
   ZEROTH_RETURN_IF_ERROR(
       WriteFileDurably(absl::StrCat(temporary_, "/", kFactsFile),

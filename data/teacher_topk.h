@@ -4,12 +4,13 @@
 // --write_topk` and read beside the data. A directory has
 //
 //   topk.json       TopKFacts
-//   source-N.topk   the rows of source N (see Mixture) in order: a checksum of the row's tokens and
-//                   documents (uint64), the ids (int32 [seq_len, k], ascending at each position)
-//                   and their log-probabilities (fp32 [seq_len, k]), little-endian
+//   source-N.topk   the rows of source N (see Mixture) in order: a checksum (uint64), the ids
+//                   (int32 [seq_len, k], ascending at each position) and their log-probabilities
+//                   (fp32 [seq_len, k]), little-endian
 //
-// A row is a window of the loader without shuffling. Its checksum is compared whenever it is read,
-// so that other data, or data that another tokenizer or template encoded, are refused.
+// A row is a window of the loader without shuffling. Its checksum is that of the tokens and
+// documents that the teacher read, and of what it found. It is compared whenever the row is read,
+// so that other data, data that another tokenizer or template encoded, and damage are refused.
 
 #pragma once
 
@@ -33,6 +34,7 @@ struct TopKFacts {
   int64_t seq_len = 0;
   std::string teacher;        // how the teacher was named
   std::vector<int64_t> rows;  // of each source
+  std::string checksum;       // of the checksums of all rows; ranks compare it
 };
 
 // A row of the data, and what the teacher says about it. `starts` is as Batch::starts of the row,
@@ -53,8 +55,8 @@ class TeacherTopK {
 
   const TopKFacts& facts() const { return facts_; }
   const std::string& directory() const { return directory_; }
-  // Fills ids and log_probs. InvalidArgument if the teacher saw other tokens or documents, or if an
-  // id is outside the vocabulary.
+  // Fills ids and log_probs. InvalidArgument if the teacher saw other tokens or documents, if the
+  // row has changed, or if an id is outside the vocabulary.
   absl::Status Read(size_t source, int64_t row, const TopKRow& to) const;
 
  private:
@@ -74,7 +76,7 @@ class TopKWriter {
   static absl::StatusOr<TopKWriter> Create(const std::string& directory, TopKFacts facts);
 
   // Adds the next row of the source: of the first one, then of the second, … Ids are ascending at
-  // each position.
+  // each position. InvalidArgument for a log-probability that is not finite.
   absl::Status Add(const TopKRow& row);
   // Publishes the directory, after the last row.
   absl::Status Finish();
@@ -86,7 +88,8 @@ class TopKWriter {
   TopKFacts facts_;
   size_t source_ = 0;
   int64_t row_ = 0;
-  FileDescriptor file_;  // of the source
+  FileDescriptor file_;              // of the source
+  std::vector<uint64_t> checksums_;  // of all rows
 };
 
 }  // namespace zeroth

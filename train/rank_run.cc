@@ -238,6 +238,7 @@ absl::Status RankRun::CompareWithRankZero() {
     facts[name] =
         absl::StrCat(data->tokens(), " tokens, checksum ", ChecksumText(hash.value_or(0)));
   }
+  if (input_.teacher != nullptr) facts["teacher_topk"] = input_.teacher->facts().checksum;
   using nlohmann::json;
   // Paths need not be UTF-8.
   const std::string text = facts.dump(-1, ' ', false, json::error_handler_t::replace);

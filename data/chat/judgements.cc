@@ -49,8 +49,8 @@ absl::StatusOr<Judgement> WithMismatchedAnswer(const std::vector<Judgement>& jud
     other = (other + count - 1) % count;
     if (other == index) {
       return InvalidArgument(judgements[index].where, ": none of the other ", count - 1,
-                             " judgements has another prompt, with whose answer the KL could be "
-                             "estimated; expected at least two prompts");
+                             " judgements has an answer to another prompt that could follow this "
+                             "one, on which the KL is estimated; expected at least two prompts");
     }
   } while (!Mismatches(example, judgements[other].example));
   const Example& mismatched = judgements[other].example;

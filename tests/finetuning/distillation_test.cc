@@ -280,6 +280,16 @@ TEST(TeacherTopKTest, FollowsShuffledDataAndRefusesOthers) {
   EXPECT_EQ(TeacherTopK::Open(directory.File("none"), 9).status().code(),
             absl::StatusCode::kNotFound);
   const std::string rows = ReadTestFile(absl::StrCat(path, "/source-0.topk"));
+  std::string flipped = rows;
+  flipped[sizeof(uint64_t) + static_cast<size_t>(kLength) * 3 * sizeof(int32_t)] ^= 1;
+  directory.Write("teacher/source-0.topk", flipped);
+  const auto damaged = TeacherTopK::Open(path, kVocabulary);
+  ASSERT_TRUE(damaged.ok()) << damaged.status();
+  options.teacher = *damaged;
+  options.shuffle = false;
+  const auto of_damaged = DataLoader::Create(*data, options);
+  ASSERT_TRUE(of_damaged.ok()) << of_damaged.status();
+  expect_refused(of_damaged->Load(0).status(), "or has changed since");
   directory.Write("teacher/source-0.topk", rows.substr(0, rows.size() - 1));
   expect_refused(TeacherTopK::Open(path, kVocabulary).status(), "expected 12 rows");
   directory.Write("teacher/topk.json", "{\"format\": 1, \"k\": 0}");

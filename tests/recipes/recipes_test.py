@@ -124,6 +124,8 @@ def smaller(recipe, ranks):
     changes = {"device": "cpu", "comm": "local", "world_size": ranks, "threads_per_rank": 1, "seq_len": 64, "steps": STEPS,
                "global_batch_size": ranks * int(value(recipe, "grad_accum") or 1), "eval_every": 2, "eval_batches": 1,
                "checkpoint_every": 2, "sample_tokens": 4, "cache_dir": "none"}
+    if value(recipe, "keep_last"):
+        changes["keep_last"] = 2  # The first checkpoint is looked for.
     if value(recipe, "shard_size"):
         changes["shard_size"] = ranks // 2
     if value(recipe, "chat_template"):

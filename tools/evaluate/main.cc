@@ -97,9 +97,16 @@ absl::Status PrintTopK(LoadedModel& loaded, const Tokenizer* tokenizer, const st
   options.directory = absl::GetFlag(FLAGS_write_topk);
   options.teacher = model;
   options.k = absl::GetFlag(FLAGS_topk);
+  // Logits of rows that pad an embedding mean nothing.
   options.vocab_size = loaded.model().vocab_size();
+  if (tokenizer != nullptr) {
+    options.vocab_size = std::min<int64_t>(options.vocab_size, tokenizer->vocab_size());
+  }
   options.loader.seq_len = absl::GetFlag(FLAGS_seq_len);
-  if (options.loader.seq_len == 0) options.loader.seq_len = loaded.model().max_seq_len();
+  if (options.loader.seq_len == 0) {
+    return absl::InvalidArgumentError(
+        "--write_topk needs --seq_len: that of the runs that will learn from the teacher");
+  }
   data_options.chat_template = absl::GetFlag(FLAGS_chat_template);
   data_options.tokenizer_path = loaded.TokenizerPath();
   data_options.seq_len = options.loader.seq_len;
@@ -226,9 +233,10 @@ absl::Status EvaluateAsTold(int argc, char** argv) {
         "accuracy");
   }
   const bool writes = !absl::GetFlag(FLAGS_write_topk).empty();
-  if (writes && (!has_data || has_questions || has_pairs || absl::GetFlag(FLAGS_json))) {
+  if (writes && (!has_data || has_questions || has_pairs || absl::GetFlag(FLAGS_json) ||
+                 absl::GetFlag(FLAGS_stride) != 0)) {
     return absl::InvalidArgumentError(
-        "--write_topk takes --data alone: without --multiple_choice, --pairs and --json");
+        "--write_topk takes --data alone: without --multiple_choice, --pairs, --stride and --json");
   }
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedModel> loaded, LoadedModel::Open(load));
   const absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = loaded->OpenTokenizer();

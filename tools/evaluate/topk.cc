@@ -69,9 +69,9 @@ absl::StatusOr<int64_t> WriteTopK(const Mixture& data, const TopKOptions& option
       ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> all, logits(batch));
       const size_t vocab = all.size() / seq;
       for (size_t at = 0; at < seq; ++at) {
-        FindTopK(absl::MakeConstSpan(all).subspan(at * vocab, vocab),
-                 absl::MakeSpan(ids).subspan(at * k, k),
-                 absl::MakeSpan(log_probs).subspan(at * k, k));
+        FindTopK(
+            absl::MakeConstSpan(all).subspan(at * vocab, static_cast<size_t>(options.vocab_size)),
+            absl::MakeSpan(ids).subspan(at * k, k), absl::MakeSpan(log_probs).subspan(at * k, k));
       }
       ZEROTH_RETURN_IF_ERROR(
           writer.Add({batch.inputs, batch.starts, absl::MakeSpan(ids), absl::MakeSpan(log_probs)}));

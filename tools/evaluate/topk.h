@@ -25,7 +25,7 @@ struct TopKOptions {
   std::string directory;
   std::string teacher;  // its name in the directory
   int64_t k = 64;
-  int64_t vocab_size = 0;  // of the teacher
+  int64_t vocab_size = 0;  // the teacher's tokens, without padding of its embedding
   LoaderOptions loader;    // of one rank; rows and order are set here
 };
 
