@@ -114,7 +114,9 @@ ZEROTH_ON_EVERY_DEVICE inline PairNumbers NumbersOfJudgement(const PreferenceOpt
   const double z = side * beta * (ratio - kl);
   PairNumbers numbers;
   numbers.sums[0] = weight * Sigmoid(-z);
-  numbers.sums[is_desirable ? 1 : 2] = beta * ratio;
+  // An index that depends on the answer would put the sums into a GPU's local memory.
+  numbers.sums[1] = is_desirable ? beta * ratio : 0;
+  numbers.sums[2] = is_desirable ? 0 : beta * ratio;
   numbers.sums[3] = z > 0 ? 1 : 0;
   numbers.sums[PreferenceStatistics::kKl] = kl;
   numbers.sums[5] = is_desirable ? 1 : 0;
