@@ -156,31 +156,14 @@ absl::Status DistillStatistics(const DistillStatisticsCall& call, CpuKernels&) {
 }
 const OnCpu<DistillStatistics> distill_statistics;
 
-// The maximum and the sum of exponentials of a whole row, from the statistics `at` and `at` + 1 of
-// its parts.
-struct WholeSum {
-  float max = 0;
-  double sum = 0;
-
-  double log() const { return static_cast<double>(max) + std::log(sum); }
-};
-
-WholeSum Combine(const DistillGradientCall& call, int64_t row, int64_t at) {
-  const auto of_part = [&](int64_t part) {
-    return call.statistics + (part * call.rows + row) * kDistillStatistics + at;
-  };
-  WholeSum all;
-  all.max = of_part(0)[0];
-  for (int64_t part = 1; part < call.parts; ++part) {
-    const float max = of_part(part)[0];
-    if (!(max <= all.max)) all.max = max;  // NaN stays NaN
-  }
-  for (int64_t part = 0; part < call.parts; ++part) {
-    const double below = static_cast<double>(of_part(part)[0]) - static_cast<double>(all.max);
-    all.sum += static_cast<double>(of_part(part)[1]) * std::exp(below);
-  }
-  return all;
+// Combines the statistics `at` and `at` + 1 of the parts of a row.
+SoftmaxSum Combine(const DistillGradientCall& call, int64_t row, int64_t at) {
+  return CombineSoftmaxParts(call.statistics + row * kDistillStatistics + at, call.parts,
+                             call.rows * kDistillStatistics);
 }
+
+// Returns log(sum of e^x) of the whole row.
+double LogOf(const SoftmaxSum& all) { return static_cast<double>(all.max) + std::log(all.sum); }
 
 double SumOfParts(const DistillGradientCall& call, int64_t row, int64_t at) {
   double sum = 0;
@@ -231,10 +214,10 @@ absl::Status DistillGradient(const DistillGradientCall& call, CpuKernels&) {
         continue;
       }
       const double entropy = TeacherProbabilities(call.teacher, row, p);
-      const WholeSum hard = Combine(call, row, 0);
-      const WholeSum soft = Combine(call, row, 3);
-      const double kl = entropy - SumOfParts(call, row, 5) + soft.log();
-      const double next_token = hard.log() - SumOfParts(call, row, 2);
+      const SoftmaxSum hard = Combine(call, row, 0);
+      const SoftmaxSum soft = Combine(call, row, 3);
+      const double kl = entropy - SumOfParts(call, row, 5) + LogOf(soft);
+      const double next_token = LogOf(hard) - SumOfParts(call, row, 2);
       call.losses[row] =
           static_cast<float>(alpha * temperature * temperature * kl + (1 - alpha) * next_token);
       if (to == nullptr) continue;

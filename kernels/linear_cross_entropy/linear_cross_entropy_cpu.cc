@@ -163,6 +163,21 @@ void SoftmaxPart(const float* x, int64_t n, float& max, float& sum) {
   HWY_DYNAMIC_DISPATCH(PartStatistics)(x, n, max, sum);
 }
 
+SoftmaxSum CombineSoftmaxParts(const float* values, int64_t parts, int64_t stride) {
+  SoftmaxSum all;
+  all.max = values[0];
+  for (int64_t part = 1; part < parts; ++part) {
+    const float max = values[part * stride];
+    if (!(max <= all.max)) all.max = max;  // NaN stays NaN
+  }
+  for (int64_t part = 0; part < parts; ++part) {
+    const float* const of_part = values + part * stride;
+    const double below = static_cast<double>(of_part[0]) - static_cast<double>(all.max);
+    all.sum += static_cast<double>(of_part[1]) * std::exp(below);
+  }
+  return all;
+}
+
 void SoftmaxGradientRow(const float* x, int64_t n, int32_t target, float max, double sum,
                         float factor, float cap, DType dtype, void* to) {
   HWY_DYNAMIC_DISPATCH(PartGradientRow)(x, n, target, max, sum, factor, cap, dtype, to);

@@ -58,6 +58,14 @@ void SoftmaxCrossEntropy(int64_t rows, int64_t vocab, float* logits, const int32
 // computes the largest logit of a part and its sum of e^(x - max): -infinity and 0 for an empty
 // part.
 void SoftmaxPart(const float* x, int64_t n, float& max, float& sum);
+// The maximum and the sum of exponentials of a whole row.
+struct SoftmaxSum {
+  float max = 0;
+  double sum = 0;
+};
+// Combines the results of SoftmaxPart for the parts of a row, in the order of parts: the maximum
+// and the sum of part i lie at values[i * stride] and behind it. NaN stays NaN. At least one part.
+SoftmaxSum CombineSoftmaxParts(const float* values, int64_t parts, int64_t stride);
 // Given `max` and `sum` of the whole row, writes (softmax - one-hot(target)) * factor in type
 // `dtype`, or zeros for kIgnoredTarget. A target outside of [0, n) is in another part. `to` may be
 // x if it is fp32. If `cap` is above 0, x is capped, and the gradients are those before the cap.

@@ -48,28 +48,17 @@ absl::Status SoftmaxStatistics(const SoftmaxStatisticsCall& call, CpuKernels&) {
 }
 const OnCpu<SoftmaxStatistics> softmax_statistics;
 
-// The statistics of a whole row: max, sum of e^(logit - max), and the target's logit.
-struct WholeSoftmax {
-  float max = 0;
-  double sum = 0;
+// The statistics of a whole row, and the target's logit.
+struct WholeSoftmax : SoftmaxSum {
   double target = 0;
 };
 
 WholeSoftmax Combine(const SoftmaxGradientCall& call, int64_t row) {
-  const auto of_part = [&](int64_t part) {
-    return call.statistics + (part * call.rows + row) * kSoftmaxStatistics;
-  };
-  WholeSoftmax all;
-  all.max = of_part(0)[0];
-  for (int64_t part = 1; part < call.parts; ++part) {
-    const float max = of_part(part)[0];
-    if (!(max <= all.max)) all.max = max;  // NaN stays NaN
-  }
+  const float* const statistics = call.statistics + row * kSoftmaxStatistics;
+  const int64_t stride = call.rows * kSoftmaxStatistics;
+  WholeSoftmax all{CombineSoftmaxParts(statistics, call.parts, stride)};
   for (int64_t part = 0; part < call.parts; ++part) {
-    const float* const statistics = of_part(part);
-    const double below = static_cast<double>(statistics[0]) - static_cast<double>(all.max);
-    all.sum += static_cast<double>(statistics[1]) * std::exp(below);
-    all.target += static_cast<double>(statistics[2]);
+    all.target += static_cast<double>(statistics[part * stride + 2]);
   }
   return all;
 }
