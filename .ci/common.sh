@@ -47,6 +47,23 @@ check() { # check WHAT COMMAND...
   fi
 }
 
+# As check, for a command that exits with 3 where the machine lacks what it needs: then the step is left out for REASON.
+check_or_skip() { # check_or_skip WHAT REASON COMMAND...
+  local what="$1" reason="$2" code=0
+  shift 2
+  say "$what"
+  "$@" || code=$?
+  if [[ "$code" == 3 ]]; then
+    skip "$what" "$reason"
+    return
+  fi
+  checked=$((checked + 1))
+  if [[ "$code" != 0 ]]; then
+    echo "FAILED: $what"
+    failed=$((failed + 1))
+  fi
+}
+
 # Leaves a step out. Fails unless the reason is known.
 skip() { # skip WHAT REASON
   local reason

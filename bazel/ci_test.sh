@@ -148,6 +148,11 @@ ZEROTH_MUST_RUN=1 counts 1 "0 passed, 1 failed, 1 skipped" 'skip CUDA "no CUDA t
 says "nothing has run"
 ZEROTH_MUST_RUN=1 counts 0 "0 passed, 0 failed, 1 skipped" 'check something true; skip CUDA "no CUDA toolkit"'
 
+# What lacks something exits with 3.
+counts 0 "0 passed, 0 failed, 1 skipped" 'check_or_skip cluster "no cluster of Slurm here" bash -c "exit 3"'
+counts 1 "0 passed, 1 failed, 0 skipped" 'check_or_skip cluster "no cluster of Slurm here" false'
+ZEROTH_MUST_RUN=1 counts 0 "0 passed, 0 failed, 0 skipped" 'check_or_skip cluster "no cluster of Slurm here" true'
+
 # A query or a list of files that fails, or finds nothing, fails.
 for broken in 'fake bazelw "exit 7"' ': >labels'; do
   new_machine
