@@ -182,6 +182,12 @@ absl::StatusOr<AddedToken> ReadAddedToken(const Json& json, int64_t id) {
   return token;
 }
 
+nlohmann::ordered_json JsonOf(const AddedToken& token) {
+  return {{"content", token.content},       {"single_word", token.single_word},
+          {"lstrip", token.lstrip},         {"rstrip", token.rstrip},
+          {"normalized", token.normalized}, {"special", token.special}};
+}
+
 absl::Status AddTokensOfConfig(HfTokenizer* tokenizer) {
   const Json& config = tokenizer->config;
   ZEROTH_ASSIGN_OR_RETURN(auto decoder, ReadDecoder(FieldOf(config, kDecoder)));
@@ -241,11 +247,6 @@ absl::Status WriteAddedTokens(const std::string& name, std::vector<AddedToken> t
   using OrderedJson = nlohmann::ordered_json;
   std::sort(tokens.begin(), tokens.end(),
             [](const AddedToken& a, const AddedToken& b) { return a.id < b.id; });
-  const auto flags = [](const AddedToken& token) {
-    return OrderedJson{{"content", token.content},       {"single_word", token.single_word},
-                       {"lstrip", token.lstrip},         {"rstrip", token.rstrip},
-                       {"normalized", token.normalized}, {"special", token.special}};
-  };
   ZEROTH_ASSIGN_OR_RETURN(OrderedJson json, ParseOrderedJson(files[name], name));
   OrderedJson& list = json["added_tokens"];
   if (list.is_null()) list = OrderedJson::array();
@@ -254,7 +255,7 @@ absl::Status WriteAddedTokens(const std::string& name, std::vector<AddedToken> t
   for (const AddedToken& token : tokens) {
     if (known.count(token.content) > 0) continue;
     OrderedJson entry = {{"id", token.id}};
-    entry.update(flags(token));
+    entry.update(JsonOf(token));
     list.push_back(std::move(entry));
   }
   files[name] = json.dump(2);
@@ -265,7 +266,7 @@ absl::Status WriteAddedTokens(const std::string& name, std::vector<AddedToken> t
   OrderedJson& decoder = json[kDecoder];
   for (const AddedToken& token : tokens) {
     const std::string id = std::to_string(token.id);
-    if (!decoder.contains(id)) decoder[id] = flags(token);
+    if (!decoder.contains(id)) decoder[id] = JsonOf(token);
   }
   config->second = json.dump(2);
   return absl::OkStatus();

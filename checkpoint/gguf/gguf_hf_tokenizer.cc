@@ -14,6 +14,7 @@
 #include "zeroth/core/base/excerpt.h"
 #include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/formats/hf_added_tokens.h"
 #include "zeroth/formats/hf_tokenizer.h"
 #include "zeroth/formats/json_fields.h"
 
@@ -161,10 +162,9 @@ Json PostProcessorOf(const GgufVocabulary& vocabulary) {
           {"special_tokens", special}};
 }
 
-// The flags of a token that is found as it is spelled.
+// Returns the JSON of a token that is found as it is spelled.
 Json AddedTokenJson(const std::string& content, bool special) {
-  return {{"content", content}, {"lstrip", false},      {"normalized", false},
-          {"rstrip", false},    {"single_word", false}, {"special", special}};
+  return JsonOf({.content = content, .special = special});
 }
 
 bool IsSpecial(GgufTokenType type) {
