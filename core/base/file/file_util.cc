@@ -122,13 +122,14 @@ absl::Status PublishFile(FileDescriptor& file, const std::string& temporary,
                          const std::string& path) {
   if (TEMP_FAILURE_RETRY(fsync(file.descriptor())) != 0)
     return ErrnoStatus(errno, absl::StrCat("flush ", temporary));
-  const bool closed = close(file.Release()) == 0;
-  if (!closed || rename(temporary.c_str(), path.c_str()) != 0) {
+  // Renamed while it is open: closing it releases the lock that tells it from a leftover.
+  if (rename(temporary.c_str(), path.c_str()) != 0) {
     const int error = errno;
     unlink(temporary.c_str());
-    return ErrnoStatus(error, closed ? absl::StrCat("rename ", temporary, " to ", path)
-                                     : absl::StrCat("close ", temporary));
+    file = FileDescriptor();
+    return ErrnoStatus(error, absl::StrCat("rename ", temporary, " to ", path));
   }
+  if (close(file.Release()) != 0) return ErrnoStatus(errno, absl::StrCat("close ", path));
   return SyncDirectory(std::filesystem::path(path).parent_path().string());
 }
 

@@ -60,7 +60,7 @@ absl::StatusOr<std::string> CanonicalPath(const std::string& path);
 // Makes earlier creations and renames inside `directory` survive a power failure.
 absl::Status SyncDirectory(const std::string& directory);
 
-// Flushes and closes an open temporary file, and renames it to `path`, durably: after a power
+// Flushes an open temporary file, renames it to `path` and closes it, durably: after a power
 // failure `path` has all of it or none. After an error with `file` still open, the caller has to
 // remove the temporary file; otherwise it is gone.
 absl::Status PublishFile(FileDescriptor& file, const std::string& temporary,

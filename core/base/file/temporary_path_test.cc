@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -115,6 +116,24 @@ TEST(TemporaryPathTest, AFileIsReplacedAsAWhole) {
   }
   EXPECT_FALSE(ReplaceFile(dir.File("none/f"), "").ok());
   EXPECT_EQ(dir.List(), std::vector<std::string>{"f"});
+}
+
+// Each also removes what dead processes left, and must never take another's file for that.
+TEST(TemporaryPathTest, WritersOfOneFileDoNotDisturbEachOther) {
+  const TemporaryDirectory dir;
+  const std::string path = dir.File("text");
+  std::vector<std::thread> writers;
+  for (int writer = 0; writer < 4; ++writer) {
+    writers.emplace_back([&path, writer] {
+      for (int i = 0; i < 100; ++i) {
+        const absl::Status written = ReplaceFile(path, std::string(100, 'a' + writer));
+        EXPECT_TRUE(written.ok()) << written;
+      }
+    });
+  }
+  for (std::thread& writer : writers) writer.join();
+  EXPECT_EQ(ReadFile(path, 1000)->size(), 100u);
+  EXPECT_EQ(dir.List().size(), 1u);
 }
 
 TEST(TemporaryPathTest, ErrorsNameThePath) {
