@@ -8,10 +8,10 @@ mkdir -p "$cache"
 events="$(mktemp)"
 registry="$(mktemp -d)"
 state="$(mktemp -d)"
-touch "$state/ran" "$state/skipped" # the test targets that ran, and those that Bazel left out
+# The test targets that ran, those that Bazel left out, and a line for each test target or other step that failed.
+touch "$state/ran" "$state/skipped" "$state/failed"
 trap 'rm -rf "$events" "$registry" "$state"' EXIT
 passed=0
-failed=0
 skipped=0
 checked=0 # other steps that ran
 
@@ -34,6 +34,13 @@ inapplicable_skips=(
   '^the strategy (has no divide factor|brings its own)$' '^one step overflows and no more$' '^this machine has the tool$'
 )
 
+fail() { # fail WHAT
+  echo "FAILED: $*"
+  echo "${*//$'\n'/ }" >>"$state/failed"
+}
+
+failures() { wc -l <"$state/failed"; }
+
 say() { printf '\n=== %s [%d:%02d]\n' "$*" $((SECONDS / 60)) $((SECONDS % 60)); }
 
 check() { # check WHAT COMMAND...
@@ -42,8 +49,7 @@ check() { # check WHAT COMMAND...
   say "$what"
   checked=$((checked + 1))
   if ! "$@"; then
-    echo "FAILED: $what"
-    failed=$((failed + 1))
+    fail "$what"
   fi
 }
 
@@ -59,8 +65,7 @@ check_or_skip() { # check_or_skip WHAT REASON COMMAND...
   fi
   checked=$((checked + 1))
   if [[ "$code" != 0 ]]; then
-    echo "FAILED: $what"
-    failed=$((failed + 1))
+    fail "$what"
   fi
 }
 
@@ -74,8 +79,7 @@ skip() { # skip WHAT REASON
       return
     fi
   done
-  echo "FAILED: $1 was skipped for a reason that known_skips of .ci/common.sh does not have"
-  failed=$((failed + 1))
+  fail "$1 was skipped for a reason that known_skips of .ci/common.sh does not have"
 }
 
 # Sets the array `lines` to what a command prints. If it fails or prints nothing, the step WHAT fails: what it would have
@@ -85,29 +89,28 @@ read_lines() { # read_lines WHAT COMMAND...
   shift
   lines=()
   if ! text="$("$@")" || [[ -z "$text" ]]; then
-    echo "FAILED: $what: nothing was printed by: $*"
-    failed=$((failed + 1))
+    fail "$what: nothing was printed by: $*"
     return 1
   fi
   mapfile -t lines <<<"$text"
 }
 
 run_tests() { # run_tests WHAT BAZEL_ARGUMENTS...
-  local what="$1" code=0 counts more_passed more_failed more_skipped
+  local what="$1" code=0 before counts more_passed more_skipped
   shift
   say "$what"
   : >"$events"
+  before="$(failures)"
   ./bazelw test --keep_going --disk_cache="$cache" --build_event_json_file="$events" "$@" || code=$?
-  counts="$(.ci/count_tests.py "$events" "$state" "$(printf '%s\n' "${known_skips[@]}")" \
-    "$(printf '%s\n' "${inapplicable_skips[@]}")")" || counts="0 1 0"
-  read -r more_passed more_failed more_skipped <<<"$counts"
-  # A broken BUILD file or library fails, although it has no test.
-  if [[ "$code" != 0 && "$more_failed" == 0 ]]; then
-    echo "FAILED: $what exited with $code"
-    more_failed=1
+  if ! counts="$(.ci/count_tests.py "$events" "$state" "$(printf '%s\n' "${known_skips[@]}")" \
+    "$(printf '%s\n' "${inapplicable_skips[@]}")")"; then
+    counts="0 0"
+    fail "$what: its tests could not be counted"
   fi
+  read -r more_passed more_skipped <<<"$counts"
+  # A broken BUILD file or library fails, although it has no test.
+  if [[ "$code" != 0 && "$(failures)" == "$before" ]]; then fail "$what exited with $code"; fi
   passed=$((passed + more_passed))
-  failed=$((failed + more_failed))
   skipped=$((skipped + more_skipped))
 }
 
@@ -223,9 +226,9 @@ print("\n".join(name for name in sys.argv[1:] if name in known))' "$@")" || retu
 
 has_cuda_toolkit() { [[ -x "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" ]]; }
 
-# Counts the test targets that no run of Bazel has run, and says what was counted.
+# Counts the test targets that no run of Bazel has run, names what failed, and says what was counted.
 finish() {
-  local never
+  local never failed
   never="$(comm -23 <(sort -u "$state/skipped") <(sort -u "$state/ran"))"
   if [[ -n "$never" ]]; then
     say "tests that no configuration here has run"
@@ -233,9 +236,14 @@ finish() {
     skipped=$((skipped + $(wc -l <<<"$never")))
   fi
   # For jobs of one step, which would otherwise be green where it cannot run.
-  if [[ -n "${ZEROTH_MUST_RUN:-}" && $((passed + failed + checked)) == 0 ]]; then
-    echo "FAILED: nothing has run, and ZEROTH_MUST_RUN is set"
-    failed=1
+  if [[ -n "${ZEROTH_MUST_RUN:-}" && $((passed + checked)) == 0 && ! -s "$state/failed" ]]; then
+    fail "nothing has run, and ZEROTH_MUST_RUN is set"
+  fi
+  # Again at the end: a long log may be cut where the failure was.
+  failed="$(failures)"
+  if [[ "$failed" != 0 ]]; then
+    say "what failed"
+    cat "$state/failed"
   fi
   say "done"
   echo "$passed passed, $failed failed, $skipped skipped"

@@ -5,9 +5,10 @@
 EVENTS is Bazel's event stream as JSON. The counts come from there, because a test that could not be built is missing in
 the printed summary and must count as failed. KNOWN and INAPPLICABLE are regular expressions, one a line: reasons for
 which a test case may skip. Prints the tests that took longest, and how many cases skipped for which reason, to standard
-error; then "PASSED FAILED SKIPPED" to standard output. SKIPPED are cases with a KNOWN reason: the machine lacks something.
-Cases with an INAPPLICABLE reason, whose parameters leave nothing to test, count as nothing. Any other reason counts as
-failed. Appends to STATE/ran and STATE/skipped the test targets that ran and those that Bazel skipped as incompatible.
+error; then "PASSED SKIPPED" to standard output. SKIPPED are cases with a KNOWN reason: the machine lacks something. Cases
+with an INAPPLICABLE reason, whose parameters leave nothing to test, count as nothing. Any other reason is a failure.
+Appends to STATE/ran and STATE/skipped the test targets that ran and those that Bazel skipped as incompatible, and to
+STATE/failed those that failed and the unknown reasons, a line each.
 """
 import collections
 import json
@@ -69,7 +70,8 @@ def main(events, state, known, inapplicable):
         for reason in reasons_of(path):
             reasons[reason] += 1
             tests_of[reason].add(label)
-    lacking = unknown = 0
+    failed = sorted(tests - passed - skipped)
+    lacking = 0
     if reasons:
         print("test cases that skipped:", file=sys.stderr)
     for reason, count in reasons.most_common():
@@ -79,15 +81,15 @@ def main(events, state, known, inapplicable):
         elif any(re.search(pattern, reason) for pattern in inapplicable):
             kind = " (nothing to test)"
         else:
-            unknown += 1
             kind = " FAILED: neither known_skips nor inapplicable_skips of .ci/common.sh has this reason, of " + (
                 ", ".join(sorted(tests_of[reason])))
+            failed.append("a test case skipped for an unknown reason: " + " ".join(reason.split()))
         print("  %5d  %s%s" % (count, reason, kind), file=sys.stderr)
 
-    for name, labels in (("ran", tests - skipped), ("skipped", skipped)):
+    for name, labels in (("ran", sorted(tests - skipped)), ("skipped", sorted(skipped)), ("failed", failed)):
         with open("%s/%s" % (state, name), "a", encoding="utf-8") as out:
-            out.writelines(label + "\n" for label in sorted(labels))
-    print(len(passed), len(tests - passed - skipped) + unknown, lacking)
+            out.writelines(label + "\n" for label in labels)
+    print(len(passed), lacking)
 
 
 if __name__ == "__main__":

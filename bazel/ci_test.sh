@@ -98,6 +98,7 @@ new_machine
 echo 3 >code
 counts 1 "1 passed, 2 failed, 1 skipped" 'run_tests all //...'
 says //a:gpu
+[[ "${output#*=== what failed}" == *"//a:fails"*"//a:is_not_built"* ]] || fail "what failed is not named at the end"
 
 # A target that another configuration runs has not been skipped.
 new_machine
