@@ -3,24 +3,29 @@
 // Compares plans for this CPU with measurements: of the steps of train_step, and of collectives
 // between threads. In each round the ranks measure the machine, as tools/plan --measure does, then
 // the work is planned and run. ratio_to_floor is the median over rounds of the planned time over
-// the measured one: 1 is exact, less is optimistic.
+// the measured one: 1 is exact, less is optimistic. With --breakdown, also prints the operations of
+// the median step beside their plans.
 
 #include "zeroth/plan/plan.h"
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/flags/flag.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "benchmark/benchmark.h"
 #include "nlohmann/json.hpp"
 
 #include "zeroth/api/trainer.h"
+#include "zeroth/benchmarks/operation_times.h"
 #include "zeroth/benchmarks/rank_stopwatch.h"
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
@@ -28,12 +33,16 @@
 #include "zeroth/core/comm/planned/planned_communicator.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/device/planned/planned_device.h"
+#include "zeroth/core/device/timeline.h"
 #include "zeroth/core/tensor/tensor.h"
 #include "zeroth/data/loader.h"
 #include "zeroth/nn/language_model.h"
 #include "zeroth/options/options.h"
 #include "zeroth/options/trainer_options.h"
 #include "zeroth/plan/machine_measure.h"
+
+ABSL_FLAG(bool, breakdown, false,
+          "Print a table of each planned step's operations: time, share, rate, plan; and waits.");
 
 namespace zeroth {
 namespace {
@@ -43,12 +52,16 @@ constexpr int kRanks = 2;
 struct Round {
   double planned = 0;  // seconds
   double measured = 0;
+  std::string breakdown;  // of the work, if it has one
 };
 
 // Work to measure, and its planned time.
 struct Work {
   std::function<absl::Status()> run;                              // on each rank
   std::function<absl::StatusOr<double>(const Machine&)> planned;  // its seconds
+  // Describes what took the time since the last call; called after a round with the seconds of all
+  // its runs. Not set for most work.
+  std::function<absl::StatusOr<std::string>(double seconds)> breakdown;
   int rounds = 5;
   int times = 1;  // in a round
 };
@@ -75,6 +88,10 @@ absl::Status RunRank(const WorkMaker& make, Communicator& world, RankStopwatch& 
                               stopwatch.Time(world, device->compute_stream(), work.run));
       seconds.push_back(taken);
     }
+    if (work.breakdown) {
+      const double all = std::accumulate(seconds.begin(), seconds.end(), 0.0);
+      ZEROTH_ASSIGN_OR_RETURN(round.breakdown, work.breakdown(all));
+    }
     round.measured = Median(std::move(seconds));
     if (world.rank() == 0) rounds.push_back(round);
   }
@@ -91,6 +108,7 @@ void Compare(benchmark::State& state, const WorkMaker& make) {
     return a.planned / a.measured < b.planned / b.measured;
   });
   const Round& middle = rounds[rounds.size() / 2];
+  if (!middle.breakdown.empty()) std::printf("\n%s\n", middle.breakdown.c_str());
   for (auto _ : state) state.SetIterationTime(middle.measured);
   state.counters["planned_ms"] = 1e3 * middle.planned;
   state.counters["ratio_to_floor"] = middle.planned / middle.measured;
@@ -118,12 +136,35 @@ TrainOptions StepOptions(const std::string& strategy, const std::string& dtype) 
   return options;
 }
 
+// A rank's trainer, and its times by operation if they are wanted.
+struct StepRunner {
+  Timeline timeline;
+  std::unique_ptr<Trainer> trainer;
+  std::vector<Batch> batches;
+  Plan plan;                              // of the current round; rank 0's
+  std::unique_ptr<OperationTimes> times;  // null: not wanted
+  int64_t steps = 0;                      // since the last breakdown
+
+  absl::Status Step() {
+    ++steps;
+    return trainer->Step(batches, 1e-4).status();
+  }
+  // Begins anew to measure.
+  void Clear() {
+    steps = 0;
+    if (times == nullptr) return;
+    times->Take();
+    timeline.set_counts_waits(true);
+  }
+};
+
 absl::StatusOr<Work> StepWork(const TrainOptions& options, Communicator& world, Device& device) {
   ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, BuildModel());
-  ZEROTH_ASSIGN_OR_RETURN(
-      std::shared_ptr<Trainer> trainer,
-      Trainer::Create(world, device, std::move(model), TrainerOptionsFor(options, nullptr)));
-  ZEROTH_RETURN_IF_ERROR(trainer->sharding().Initialize(1));
+  const auto runner = std::make_shared<StepRunner>();
+  ZEROTH_ASSIGN_OR_RETURN(runner->trainer,
+                          Trainer::Create(world, device, std::move(model),
+                                          TrainerOptionsFor(options, &runner->timeline)));
+  ZEROTH_RETURN_IF_ERROR(runner->trainer->sharding().Initialize(1));
   Batch batch;
   batch.batch = options.batch_size;
   batch.seq = options.seq_len;
@@ -131,15 +172,25 @@ absl::StatusOr<Work> StepWork(const TrainOptions& options, Communicator& world, 
     batch.inputs.push_back(static_cast<int32_t>((i * 7919 + world.rank() * 104729) % 50304));
     batch.targets.push_back(batch.inputs.back());
   }
+  runner->batches.push_back(std::move(batch));
   Work work;
   work.times = 3;
-  work.run = [trainer, batches = std::vector<Batch>{std::move(batch)}] {
-    return trainer->Step(batches, 1e-4).status();
-  };
-  work.planned = [options](const Machine& machine) -> absl::StatusOr<double> {
+  work.run = [runner] { return runner->Step(); };
+  work.planned = [options, runner](const Machine& machine) -> absl::StatusOr<double> {
     ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> planned, BuildModel());
-    ZEROTH_ASSIGN_OR_RETURN(const Plan plan, PlanRun(options, machine, std::move(planned)));
-    return plan.step_seconds;
+    ZEROTH_ASSIGN_OR_RETURN(runner->plan, PlanRun(options, machine, std::move(planned)));
+    runner->Clear();
+    return runner->plan.step_seconds;
+  };
+  if (!absl::GetFlag(FLAGS_breakdown) || world.rank() != 0) return work;
+  runner->times = std::make_unique<OperationTimes>(runner->trainer->kernels());
+  work.breakdown = [runner](double seconds) -> absl::StatusOr<std::string> {
+    StepTimes times;
+    times.steps = runner->steps;
+    times.seconds = seconds;
+    times.operations = runner->times->Take();
+    ZEROTH_ASSIGN_OR_RETURN(times.waited, runner->timeline.Waited());
+    return BreakdownText(times, runner->plan);
   };
   return work;
 }

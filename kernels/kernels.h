@@ -49,10 +49,13 @@ struct CallField {
 };
 
 // Observes every call of the kernels that it is set for (Kernels::set_watch), to find out which
-// call produced a value. It is slow, and meant for debugging only.
+// call produced a value or how long each took. Calls of a watched object allocate memory on the
+// host, so watch for debugging and measuring only.
 class CallWatch {
  public:
   virtual ~CallWatch() = default;
+  // Called before `operation`, whose arguments are right, is enqueued.
+  virtual void BeforeCall(const char* /*operation*/) {}
   // Called after `operation` has been enqueued. The call returns its error.
   virtual absl::Status AfterCall(const char* operation, absl::Span<const CallField> fields) = 0;
 };

@@ -57,9 +57,11 @@ class Operation {
     if (!ok()) return status_;
     const auto function = KernelTable<Call>::Find(kernels_);
     if (function == nullptr) return Missing();
+    CallWatch* const watch = kernels_.watch();
+    if (watch != nullptr) watch->BeforeCall(name_);
     absl::Status status = function(kernels_, call, tensors_);
-    if (kernels_.watch() == nullptr || !status.ok()) return status;
-    return kernels_.watch()->AfterCall(name_, fields_);
+    if (watch == nullptr || !status.ok()) return status;
+    return watch->AfterCall(name_, fields_);
   }
 
   // Returns Unimplemented if the device has no function for calls of this type.

@@ -3,6 +3,7 @@
 #include "zeroth/plan/plan.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <numeric>
 #include <type_traits>
 #include <utility>
@@ -10,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 
 #include "zeroth/api/trainer.h"
 #include "zeroth/core/base/byte_count.h"
@@ -18,6 +20,7 @@
 #include "zeroth/core/comm/planned/planned_communicator.h"
 #include "zeroth/core/device/planned/planned_device.h"
 #include "zeroth/core/device/timeline.h"
+#include "zeroth/kernels/kernels.h"
 #include "zeroth/options/trainer_options.h"
 #include "zeroth/plan/system.h"
 #include "zeroth/strategies/sharding.h"
@@ -80,6 +83,36 @@ absl::StatusOr<Batch> EmptyBatch(const TrainOptions& options) {
   }
   return batch;
 }
+
+// Adds up what the kernels of a planned device record.
+class OperationCounter : public CallWatch {
+ public:
+  OperationCounter(const WorkLedger& ledger, Kernels& kernels)
+      : ledger_(ledger), kernels_(kernels) {
+    kernels_.set_watch(this);
+  }
+  ~OperationCounter() override { kernels_.set_watch(nullptr); }
+
+  void BeforeCall(const char* /*operation*/) override { begin_ = ledger_.entries().size(); }
+  absl::Status AfterCall(const char* operation, absl::Span<const CallField> /*fields*/) override {
+    OperationCost& cost = costs_[operation];
+    ++cost.calls;
+    for (size_t i = begin_; i < ledger_.entries().size(); ++i) {
+      const PlannedWork& work = ledger_.entries()[i].work;
+      cost += {0, work.launches, work.flops, work.memory_bytes, work.seconds + work.latency};
+    }
+    return absl::OkStatus();
+  }
+
+  // Returns the costs since the last call of this function.
+  std::map<std::string, OperationCost> Take() { return std::exchange(costs_, {}); }
+
+ private:
+  const WorkLedger& ledger_;
+  Kernels& kernels_;
+  size_t begin_ = 0;  // the first entry of the call
+  std::map<std::string, OperationCost> costs_;
+};
 
 // Returns the last labelled work of the compute stream up to `entry`; nullptr before the first.
 const WorkLedger::Entry* LastComputed(const WorkLedger& ledger, int entry) {
@@ -195,9 +228,26 @@ void AddMicroBatches(int64_t more, Plan fewer, Plan& plan) {
   for (auto& [kind, seconds] : plan.exposed) add(seconds, fewer.exposed[kind]);
   for (auto& [kind, bytes] : plan.bytes) add(bytes, fewer.bytes[kind]);
   for (auto& [kind, bytes] : plan.bytes_across_nodes) add(bytes, fewer.bytes_across_nodes[kind]);
+  for (auto& [operation, cost] : plan.operations) {
+    const OperationCost without = fewer.operations[operation];
+    add(cost.calls, without.calls);
+    add(cost.launches, without.launches);
+    add(cost.flops, without.flops);
+    add(cost.bytes, without.bytes);
+    add(cost.seconds, without.seconds);
+  }
 }
 
 }  // namespace
+
+OperationCost& OperationCost::operator+=(const OperationCost& other) {
+  calls += other.calls;
+  launches += other.launches;
+  flops += other.flops;
+  bytes += other.bytes;
+  seconds += other.seconds;
+  return *this;
+}
 
 absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine,
                              std::unique_ptr<LanguageModel> model, PlanTimeline* shown) {
@@ -248,6 +298,7 @@ absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine
   ZEROTH_ASSIGN_OR_RETURN(const Batch batch, EmptyBatch(options));
   const std::vector<Batch> batches(static_cast<size_t>(planned), batch);
   WorkLedger& ledger = device.ledger();
+  OperationCounter operations(ledger, trainer->kernels());
   PlannedAllocator::Moment peak;
   for (int step = 0; step < kSteps; ++step) {
     const bool is_last = step == kSteps - 1;
@@ -257,6 +308,7 @@ absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine
     ZEROTH_RETURN_IF_ERROR(trainer->Step(batches, options.peak_lr()).status());
     timeline.set_recording(false);
     ledger.Run();
+    plan.operations = operations.Take();
     ZEROTH_ASSIGN_OR_RETURN(std::vector<Timeline::Span> spans, timeline.Take());
     peak = device.allocator().peak();
     if (peak.epoch == ledger.epoch()) plan.moment = MomentOf(ledger, peak.entry, spans);
@@ -305,6 +357,7 @@ absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine
         trainer->Step(absl::MakeConstSpan(batches).subspan(1), options.peak_lr()).status());
     ledger.Run();
     Plan fewer;
+    fewer.operations = operations.Take();
     ReadTimes(ledger, fewer);
     AddMicroBatches(options.grad_accum - planned, std::move(fewer), plan);
   }

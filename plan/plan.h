@@ -24,6 +24,17 @@
 
 namespace zeroth {
 
+// All calls of one operation in a step, on the compute stream.
+struct OperationCost {
+  int64_t calls = 0;
+  int64_t launches = 0;  // of kernels
+  double flops = 0;
+  double bytes = 0;    // read and written
+  double seconds = 0;  // with the device to itself
+
+  OperationCost& operator+=(const OperationCost& other);
+};
+
 struct Plan {
   int64_t memory_peak_bytes = 0;                       // as a rank's allocator counts them
   std::array<int64_t, kMemoryCategoryCount> memory{};  // at the peak; they add up to it
@@ -44,6 +55,7 @@ struct Plan {
   // A rank's share of what its node sends to other nodes in a step, by kind of collective. Sums of
   // two-level reductions are fp32, so it may exceed its share of `bytes`.
   std::map<std::string, int64_t> bytes_across_nodes;
+  std::map<std::string, OperationCost> operations;  // of a step, by the operation's name
 };
 
 // The step of one rank as a run with --trace would record it.

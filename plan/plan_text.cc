@@ -95,6 +95,14 @@ nlohmann::json PlanJson(const Plan& plan) {
   for (size_t i = 0; i < plan.memory.size(); ++i) {
     memory[std::string(MemoryCategoryName(static_cast<MemoryCategory>(i)))] = plan.memory[i];
   }
+  nlohmann::json operations = nlohmann::json::object();
+  for (const auto& [name, cost] : plan.operations) {
+    operations[name] = {{"calls", cost.calls},
+                        {"launches", cost.launches},
+                        {"flops", cost.flops},
+                        {"bytes", cost.bytes},
+                        {"seconds", cost.seconds}};
+  }
   return {{"memory_peak_bytes", plan.memory_peak_bytes},
           {"memory_reserved_bytes", plan.memory_reserved_bytes},
           {"memory", memory},
@@ -106,7 +114,8 @@ nlohmann::json PlanJson(const Plan& plan) {
           {"exposed_communication_seconds", plan.exposed_communication_seconds},
           {"bytes", nlohmann::json::object_t(plan.bytes.begin(), plan.bytes.end())},
           {"bytes_across_nodes", nlohmann::json::object_t(plan.bytes_across_nodes.begin(),
-                                                          plan.bytes_across_nodes.end())}};
+                                                          plan.bytes_across_nodes.end())},
+          {"operations", operations}};
 }
 
 }  // namespace zeroth

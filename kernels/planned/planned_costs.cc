@@ -200,20 +200,18 @@ KernelCost CostOf(const LinearCrossEntropyCall& call, const PlannedKernels& kern
   const bool sums_beside = call.dweight != nullptr && (rounds_once || words > call.vocab);
   const double logits = static_cast<double>(call.rows) * static_cast<double>(call.vocab);
   const double type = static_cast<double>(SizeOf(call.dtype));
-  const double product =
-      Product(call.rows, call.vocab, call.dim) /
-      (kernels.FlopsPerSecond(call.dtype) * kernels.Fill(chunk, call.vocab, call.dim));
   // The kernel writes the logits, reads them twice, and overwrites them with their gradients. The
   // matmuls need those, so none of these passes overlaps a matmul.
   const std::optional<UnfusedLoss>& unfused = kernels.planned_device().unfused_loss();
   const double passed = unfused.has_value()
                             ? 2 * static_cast<double>(UnfusedLossBytes(call, *unfused))
                             : logits * (3.0 * kFloat + type);
-  const double passes =
-      passed / (kernels.machine().memory_bandwidth * (kernels.is_gpu() ? 1 : kernels.threads()));
   KernelCost cost;
-  cost.flops = 1;
-  cost.flops_per_second = 1 / (products * product + passes);
+  cost.flops = products * Product(call.rows, call.vocab, call.dim);
+  cost.flops_per_second =
+      kernels.FlopsPerSecond(call.dtype) * kernels.Fill(chunk, call.vocab, call.dim);
+  cost.bytes = passed;
+  cost.hides_memory = false;
   cost.launches = static_cast<int>(chunks) * (products + 1);
   cost.scratch = chunk * words * kFloat;
   if (sums_beside) cost.scratch += words * call.dim * kFloat;

@@ -45,10 +45,14 @@ absl::Status PlannedKernels::Note(absl::string_view operation, const KernelCost&
   // The cost is noted before the allocations, so that a peak of memory is ascribed to this call.
   const double by_memory = cost.bytes / (machine().memory_bandwidth * device_.units());
   const double by_products = cost.flops / cost.flops_per_second;
-  PlannedDevice::Add(
-      stream(), {std::string(operation), Resource::kCompute,
-                 cost.hides_memory ? std::max(by_products, by_memory) : by_products + by_memory,
-                 machine().launch_seconds * cost.launches});
+  PlannedDevice::Add(stream(), {.label = std::string(operation),
+                                .resource = Resource::kCompute,
+                                .seconds = cost.hides_memory ? std::max(by_products, by_memory)
+                                                             : by_products + by_memory,
+                                .latency = machine().launch_seconds * cost.launches,
+                                .launches = cost.launches,
+                                .flops = cost.flops,
+                                .memory_bytes = cost.bytes});
   const bool multiplies = cost.flops > 0;
   std::shared_ptr<Buffer> scratch;
   const auto take = [&](KernelCost::Place place, int64_t bytes) -> absl::Status {

@@ -338,7 +338,7 @@ TEST(PlanTest, JsonHasTheKeysThatProgramsRead) {
             std::set<std::string>({"memory_peak_bytes", "memory_reserved_bytes", "memory", "fits",
                                    "step_seconds", "tokens_per_second_per_rank", "flop_utilization",
                                    "compute_seconds", "exposed_communication_seconds", "bytes",
-                                   "bytes_across_nodes"}));
+                                   "bytes_across_nodes", "operations"}));
   int64_t sum = 0;
   for (const auto& [category, bytes] : json["memory"].items()) sum += bytes.get<int64_t>();
   EXPECT_EQ(sum, json["memory_peak_bytes"].get<int64_t>());

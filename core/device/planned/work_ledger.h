@@ -22,6 +22,9 @@ struct PlannedWork {
   int64_t bytes = 0;            // that a collective sends
   bool by_copy_engine = false;  // a collective that occupies no SMs
   int64_t bytes_across = 0;     // of a collective, sent to other nodes
+  int launches = 0;             // kernels of an operation
+  double flops = 0;             // of an operation
+  double memory_bytes = 0;      // that an operation reads and writes
 };
 
 // Computes when each piece of work begins and ends from the order in which it was enqueued: streams

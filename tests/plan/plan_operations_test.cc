@@ -1,0 +1,206 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The operations that a plan counts: against those of real steps, against the model's own count of
+// FLOPs, and pinned for a layer.
+
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/types/span.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+#include "zeroth/api/trainer.h"
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/local/local.h"
+#include "zeroth/core/device/device.h"
+#include "zeroth/kernels/kernels.h"
+#include "zeroth/nn/language_model.h"
+#include "zeroth/options/trainer_options.h"
+#include "zeroth/plan/machine_file.h"
+#include "zeroth/plan/plan.h"
+
+namespace zeroth {
+namespace {
+
+absl::StatusOr<std::unique_ptr<LanguageModel>> Build(const std::string& preset, int64_t layers) {
+  ZEROTH_ASSIGN_OR_RETURN(nlohmann::json config, PresetConfig(preset));
+  if (layers > 0) config[config.contains("n_layer") ? "n_layer" : "num_hidden_layers"] = layers;
+  return ModelRegistry::Create(config);
+}
+
+Plan PlanOf(const TrainOptions& options, const Machine& machine, int64_t layers = 0) {
+  absl::StatusOr<std::unique_ptr<LanguageModel>> model = Build(options.model, layers);
+  EXPECT_TRUE(model.ok()) << model.status();
+  if (!model.ok()) return {};
+  const absl::StatusOr<Plan> plan = PlanRun(options, machine, *std::move(model));
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  return plan.value_or(Plan());
+}
+
+using Counts = std::map<std::string, int64_t>;
+
+// Its rates do not matter where only calls are counted.
+Machine Cpu() {
+  Machine machine;
+  machine.is_gpu = false;
+  machine.fp32_flops = machine.bf16_flops = 1e11;
+  machine.memory_bandwidth = machine.link_bandwidth = 1e10;
+  machine.network_bandwidth = machine.host_bandwidth = 1e9;
+  machine.memory_bytes = 1e12;
+  return machine;
+}
+
+class CallCounter : public CallWatch {
+ public:
+  explicit CallCounter(Counts& counts) : counts_(counts) {}
+  absl::Status AfterCall(const char* operation, absl::Span<const CallField>) override {
+    ++counts_[operation];
+    return absl::OkStatus();
+  }
+
+ private:
+  Counts& counts_;
+};
+
+// Counts the operations of rank 0 in the third step of a real run.
+absl::Status CountCalls(const TrainOptions& options, Communicator& world, Counts& counts) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
+                          DeviceRegistry::Create("cpu", DeviceOptions()));
+  device->BindThread();
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, Build(options.model, 0));
+  ZEROTH_ASSIGN_OR_RETURN(
+      const std::unique_ptr<Trainer> trainer,
+      Trainer::Create(world, *device, std::move(model), TrainerOptionsFor(options, nullptr)));
+  ZEROTH_RETURN_IF_ERROR(trainer->sharding().Initialize(1));
+  Batch batch;
+  batch.batch = options.batch_size;
+  batch.seq = options.seq_len;
+  batch.inputs.assign(static_cast<size_t>(batch.batch * batch.seq), 3);
+  batch.targets.assign(batch.inputs.size(), 4);
+  const std::vector<Batch> batches(static_cast<size_t>(options.grad_accum), batch);
+  CallCounter counter(counts);
+  for (int step = 0; step < 3; ++step) {
+    if (step == 2 && world.rank() == 0) trainer->kernels().set_watch(&counter);
+    ZEROTH_RETURN_IF_ERROR(trainer->Step(batches, 1e-4).status());
+  }
+  trainer->kernels().set_watch(nullptr);
+  return absl::OkStatus();
+}
+
+TEST(PlanOperationsTest, CallsAreTheRunsOwn) {
+  for (const char* const preset : {"gpt2_nano", "llama_tiny"}) {
+    for (const char* const strategy : {"no_shard", "full_shard"}) {
+      // Of six micro-batches, four are planned and two extrapolated.
+      for (const int64_t micro_batches : {1, 6}) {
+        TrainOptions options;
+        options.data = "none";
+        options.model = preset;
+        options.strategy = strategy;
+        options.comm = "local";
+        options.world_size = 2;
+        options.threads_per_rank = 1;
+        options.batch_size = 2;
+        options.seq_len = 32;
+        options.grad_accum = micro_batches;
+        Counts expected;
+        ASSERT_EQ(RunLocalRanks(
+                      2, [&](Communicator& world) { return CountCalls(options, world, expected); }),
+                  absl::OkStatus());
+        Counts counts;
+        for (const auto& [name, cost] : PlanOf(options, Cpu()).operations) {
+          counts[name] = cost.calls;
+        }
+        EXPECT_EQ(counts, expected) << preset << ", " << strategy << ", " << micro_batches;
+      }
+    }
+  }
+}
+
+TrainOptions OnGpu(const std::string& preset, int64_t batch, int64_t seq) {
+  TrainOptions options;
+  options.data = "none";
+  options.model = preset;
+  options.strategy = "full_shard";
+  options.comm = "nccl";
+  options.world_size = 8;
+  options.param_dtype = DType::kBFloat16;
+  options.batch_size = batch;
+  options.seq_len = seq;
+  return options;
+}
+
+Machine Gpu() {
+  const absl::StatusOr<Machine> machine = OpenMachine("H100");
+  EXPECT_TRUE(machine.ok()) << machine.status();
+  return machine.value_or(Machine());
+}
+
+// Both count matmuls and attention. The operations leave out half of attention's scores, too, and
+// compute the scores again in attention's backward: 5 matmuls and not 4.
+TEST(PlanOperationsTest, FlopsAreTheModels) {
+  const TrainOptions options = OnGpu("llama_1b", 4, 1024);
+  const Plan plan = PlanOf(options, Gpu());
+  double flops = 0;
+  for (const auto& [name, cost] : plan.operations) flops += cost.flops;
+  const double attention = plan.operations.at("Attention").flops;
+  EXPECT_NEAR(plan.operations.at("AttentionBackward").flops / attention, 2.5, 1e-6);
+  const double expected =
+      (*Build("llama_1b", 0))->FlopsPerToken(options.seq_len) * 4 * 1024 + attention / 2;
+  EXPECT_NEAR(flops / expected, 1, 1e-3);
+}
+
+// Returns what one layer more costs in a step, an operation per line.
+std::string LayerText(const TrainOptions& options) {
+  Plan more = PlanOf(options, Gpu(), 3);
+  const Plan less = PlanOf(options, Gpu(), 2);
+  std::string text;
+  for (auto& [name, cost] : more.operations) {
+    OperationCost without;
+    if (const auto found = less.operations.find(name); found != less.operations.end()) {
+      without = found->second;
+    }
+    if (cost.calls == without.calls && cost.bytes == without.bytes) continue;
+    absl::StrAppendFormat(&text, "%-17s %2d calls %2d launches %8.1f MB %7.1f GFLOP\n", name,
+                          cost.calls - without.calls, cost.launches - without.launches,
+                          1e-6 * (cost.bytes - without.bytes), 1e-9 * (cost.flops - without.flops));
+  }
+  return text;
+}
+
+// A change that fuses operations, or lets one read less, shows here.
+TEST(PlanOperationsTest, ALayerHasTheseOperations) {
+  EXPECT_EQ(LayerText(OnGpu("gpt2_124m", 64, 1024)),
+            "AdamW              0 calls  0 launches     14.2 MB     0.0 GFLOP\n"
+            "Add                1 calls  1 launches    302.0 MB     0.0 GFLOP\n"
+            "AddSquares         0 calls  0 launches      3.5 MB     0.0 GFLOP\n"
+            "Attention          1 calls  1 launches    405.8 MB   103.1 GFLOP\n"
+            "AttentionBackward  1 calls  2 launches    808.5 MB   257.7 GFLOP\n"
+            "BiasGradient       4 calls  4 launches    906.0 MB     0.0 GFLOP\n"
+            "Gemm              12 calls 12 launches   5693.8 MB  2783.1 GFLOP\n"
+            "LayerNorm          2 calls  2 launches    605.0 MB     0.0 GFLOP\n"
+            "LayerNormBackward  2 calls  2 launches    605.0 MB     0.0 GFLOP\n");
+  EXPECT_EQ(LayerText(OnGpu("llama_1b", 16, 2048)),
+            "AdamW              0 calls  0 launches     88.1 MB     0.0 GFLOP\n"
+            "Add                1 calls  1 launches    402.7 MB     0.0 GFLOP\n"
+            "AddSquares         0 calls  0 launches     22.0 MB     0.0 GFLOP\n"
+            "Attention          1 calls  1 launches    306.2 MB   274.9 GFLOP\n"
+            "AttentionBackward  1 calls  2 launches    608.2 MB   687.2 GFLOP\n"
+            "Gemm              21 calls 21 launches   7801.4 MB  8658.7 GFLOP\n"
+            "RmsNorm            2 calls  2 launches    805.6 MB     0.0 GFLOP\n"
+            "RmsNormBackward    2 calls  2 launches    805.6 MB     0.0 GFLOP\n"
+            "Rope               2 calls  2 launches    604.0 MB     0.0 GFLOP\n"
+            "SwiGlu             1 calls  1 launches   1107.3 MB     0.0 GFLOP\n"
+            "SwiGluBackward     1 calls  1 launches   1845.5 MB     0.0 GFLOP\n");
+}
+
+}  // namespace
+}  // namespace zeroth
