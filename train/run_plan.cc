@@ -20,6 +20,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 
+#include "zeroth/core/base/byte_count.h"
 #include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/process/process_environment.h"
@@ -85,7 +86,9 @@ absl::Status SayPlan(const RunSpec& spec, const ModelSource& source) {
 std::string MemoryWarning(const RunSpec& spec, const ModelSource& source) {
   const TrainOptions& options = spec.options;
   const absl::StatusOr<ProcessEnvironment> process = ProcessEnvironment::ReadRanks();
-  if (options.device != TrainOptions().device || !options.memory_limit.empty() ||
+  // With a limit, a run that needs more ends with an error and not without a message.
+  const absl::StatusOr<int64_t> limit = ParseByteCount(options.memory_limit);
+  if (options.device != TrainOptions().device || !limit.ok() || *limit > 0 ||
       (!spec.ranks_are_threads && process.ok() && process->local_rank != 0)) {
     return "";
   }
