@@ -59,7 +59,7 @@ using StartedRanksSource = std::function<absl::StatusOr<StartedRanks>()>;
 
 // For launchers: InvalidArgument for an invalid timeout or option.
 absl::Status CheckLaunchOptions(const LaunchOptions& options);
-// The same for a back end without NCCL's options.
+// Like CheckLaunchOptions, for a back end that does not support NCCL's options.
 absl::Status CheckLaunchOptionsWithoutNccl(const LaunchOptions& options,
                                            absl::string_view back_end);
 // For launchers: returns the result of `rank_main`, or an error for an exception that it throws.
