@@ -38,8 +38,8 @@ struct SchedulerOptions {
   // Gathers the next unit while this one computes. Does not change results.
   bool prefetch = true;
   // Buffers for gathered units other than the root: one for the unit in use, the others for
-  // prefetched units (FSDP's limit_all_gathers). At least 1, which disables prefetching.
-  // FullBuffers says how small units share them.
+  // prefetched units (FSDP's limit_all_gathers). At least 1; 1 disables prefetching. FullBuffers
+  // says how small units share them.
   int gather_buffers = 2;
   // Buffers for full gradients of units other than the root: one that backward writes, the others
   // being reduced. At least 1; with 1, a unit's backward waits for the previous unit's reduction.
