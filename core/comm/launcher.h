@@ -19,8 +19,8 @@
 namespace zeroth {
 
 struct LaunchOptions {
-  // The number of ranks to start. If a launcher starts the ranks (see WorldSize), 0 or the
-  // launcher's number.
+  // The number of ranks to start. If a launcher starts the ranks (see WorldSize), this must be 0 or
+  // the launcher's world size.
   int world_size = 1;
   // How long a rank waits in a collective for the others before it reports which of them are
   // missing.
