@@ -75,8 +75,8 @@ struct RunOptions {
 // started this process as one of the ranks. Returns when all ranks are done, with the error of the
 // rank that failed first.
 absl::Status RunRanks(const RunOptions& options, const std::function<absl::Status(Rank&)>& train);
-// As above, for main, with `world_size` threads on the CPU. Returns 0, or prints the error and
-// returns 1.
+// A shortcut for main: runs `train` on `world_size` threads on the CPU. Returns 0, or prints the
+// error and returns 1.
 int RunRanks(int world_size, const std::function<absl::Status(Rank&)>& train);
 
 }  // namespace zeroth

@@ -29,7 +29,7 @@ class TrainingStep;
 // makes the same calls in the same order. Used by one rank's thread only.
 class ShardedModule {
  public:
-  // As FullyShard, but values are unset until Sharding::Initialize, Sharding::Load or Load. The
+  // Like FullyShard, but values are unset until Sharding::Initialize, Sharding::Load or Load. The
   // plan's units may override axes, precision or collectives (UnitSpec). For a model that
   // DivideModel has divided, pass the same `tensor`: the mesh then has kTensorAxis inside, and
   // tensor.size neighbouring ranks have the same data.
@@ -87,7 +87,8 @@ absl::StatusOr<std::unique_ptr<ShardedModule>> FullyShard(Rank& rank, Module& mo
                                                           const ShardingOptions& options = {},
                                                           const WrapPolicy& wrap = WrapBlocks(),
                                                           uint64_t seed = 0);
-// The same for units without modules, whose forward and backward are written by hand (UnitPass).
+// Like the function above, for units without modules, whose forward and backward are written by
+// hand (UnitPass).
 absl::StatusOr<std::unique_ptr<ShardedModule>> FullyShard(Rank& rank, std::vector<UnitSpec> units,
                                                           const ShardingOptions& options = {},
                                                           uint64_t seed = 0);

@@ -84,7 +84,7 @@ class StepInputs {
   // With labels, PreferenceLossArgs::kl: the terms of all micro-batches of all ranks, after
   // ShareKl. Undefined without.
   const Tensor& kl() const { return kl_; }
-  // With labels and without Batch::reference, reference(i) is what KeepReference wrote.
+  // If batches have labels but no Batch::reference, reference(i) is what KeepReference wrote.
   bool has_references() const { return has_references_; }
   // The divisor of a micro-batch's loss (Context::set_token_divisor), with which the mean over
   // micro-batches and ranks is the mean over all targets that count. Undefined if all targets
@@ -108,8 +108,9 @@ class StepInputs {
   absl::Status ShareLosses(const Tensor& losses, absl::string_view label) const;
 
   absl::Status KeepReference(int64_t i, const Tensor& losses) const;
-  // The same as with losses, of this rank's terms of the KL: an uninitialised tensor for them, fp32
-  // [micro_batches]; the setting of term i from PreferenceStatistics; and the exchange.
+  // The counterparts of MakeLosses, KeepLoss and ShareLosses for this rank's terms of the KL: make
+  // an uninitialised tensor, fp32 [micro_batches]; set term i from PreferenceStatistics; exchange
+  // the terms.
   absl::StatusOr<Tensor> MakeKlTerms() const;
   absl::Status KeepKlTerm(const Tensor& terms, int64_t i, const Tensor& statistics) const;
   absl::Status ShareKl(const Tensor& terms) const;
@@ -125,7 +126,7 @@ class StepInputs {
   absl::StatusOr<Shared> ReadShared() const;
 
  private:
-  // The number of experts of all layers, each of which has a count in `shared_`.
+  // The number of experts, over all layers. Each has a count in `shared_`.
   int64_t AllExperts() const;
   // Copies `numbers` of each micro-batch into `shared`, and exchanges that.
   absl::Status Share(const Tensor& mine, int64_t numbers, const Tensor& shared,

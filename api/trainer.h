@@ -76,12 +76,13 @@ struct TrainerOptions {
   // Not for models with dropout, whose draws differ from step to step.
   bool record_steps = false;
   uint64_t dropout_seed = 0;  // StepDraws::seed
-  // If set, the loss of a step is that of its preference pairs (Batch::pairs) instead of the mean
-  // over its tokens. A loss that needs a reference (UsesReference) reads Batch::reference; if that
-  // is empty, each step first computes the reference by turning the model's adapters off.
+  // If set, a step's loss is the loss of its preference pairs (Batch::pairs) instead of the mean
+  // over tokens. A loss that needs a reference (UsesReference) reads Batch::reference; if that is
+  // empty, each step first computes the reference by turning the model's adapters off.
   std::optional<PreferenceOptions> preference;
-  // The weight and the temperature of what a teacher says, in steps whose batches have that
-  // (Batch::teacher_ids). Others, as those of an evaluation, have the mean over tokens.
+  // The weight and the temperature of the distillation loss, in steps whose batches have a
+  // teacher's tokens (Batch::teacher_ids). In other steps, and in evaluations, the loss is the mean
+  // over tokens.
   DistillationOptions distillation;
   // Above 0: the global batch has this many micro-batches at every world size, and losses, gradient
   // norms and weights have the same bits at all of them. Rank r of W must be given micro-batches
@@ -98,8 +99,8 @@ struct StepResult {
   std::optional<ExpertLoad> experts;               // likewise; of a model with experts
   double grad_norm = 0;                            // of the mean gradient, before clipping
   bool stop = false;                               // some rank asked to stop
-  // The norm is not a finite fp32, or the step is an outlier: parameters and moments are those of
-  // the step before. The same on every rank.
+  // The norm was not a finite fp32, or the step was an outlier, so parameters and moments are
+  // unchanged. The same on every rank.
   bool skipped = false;
   // The step was skipped because the loss scale was too large; the scale has been lowered.
   bool overflowed = false;
@@ -108,8 +109,8 @@ struct StepResult {
   std::optional<double> loss_zscore;
   std::optional<double> grad_norm_zscore;
   // Seconds that this rank's compute stream waited for collectives in this step, and that each
-  // rank's did in the step before. Not set without a timeline in SchedulerOptions, with recorded
-  // steps, and before the first step.
+  // rank's compute stream waited in the previous step. Not set without a timeline in
+  // SchedulerOptions, with recorded steps, and before the first step.
   std::optional<double> waited;
   std::vector<double> waited_before;
 };
@@ -140,8 +141,8 @@ class Trainer {
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(Communicator& world, Device& device,
                                                          std::unique_ptr<LanguageModel> model,
                                                          const TrainerOptions& options);
-  // As above, for a rank that is already open and outlives the trainer. Uses the rank's kernels and
-  // ignores options.kernels.
+  // Like the function above, for a rank that is already open. It must outlive the trainer. Uses the
+  // rank's kernels and ignores options.kernels.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(Rank& rank,
                                                          std::unique_ptr<LanguageModel> model,
                                                          const TrainerOptions& options);
@@ -261,8 +262,8 @@ class Trainer {
     Tensor numbers;  // for StepInputs::KeepLoss
   };
   absl::StatusOr<MicroBatchLoss> Loss(const StepInputs& inputs, int64_t i);
-  // With PreferenceKind::kKto, computes inputs.kl(), on which the losses of all micro-batches
-  // depend; otherwise does nothing. Collective.
+  // With PreferenceKind::kKto, computes inputs.kl(), which the losses of all micro-batches need;
+  // otherwise does nothing. Collective.
   absl::Status ComputeKl(const StepInputs& inputs);
   // Returns the losses of a micro-batch's tokens, without gradients.
   absl::StatusOr<Tensor> TokenLosses(const StepInputs& inputs, int64_t i);
@@ -296,8 +297,8 @@ class Trainer {
     if (!result.ok()) return Fail(result.status());
     return result;
   }
-  // Makes a JudgedStep or a PlainStep, and updates what follows from its result: the seconds waited
-  // for other ranks, the next loss scale, and the average of the weights.
+  // Runs a JudgedStep or a PlainStep, and then updates the seconds waited for other ranks, the loss
+  // scale of the next step, and the average of the weights.
   absl::StatusOr<StepResult> TakeStep(absl::Span<const Batch> micro_batches, double lr, bool stop);
   absl::StatusOr<StepResult> PlainStep(absl::Span<const Batch> micro_batches, double lr, bool stop);
   absl::StatusOr<Tensor> EnqueueOrPlayStep(absl::Span<const Batch> micro_batches, double lr,

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Computes the loss of a micro-batch, and checks that the micro-batch has what the loss reads.
+// Computes the loss of a micro-batch, and checks that the micro-batch has the inputs of that loss.
 
 #include <optional>
 #include <utility>

@@ -26,7 +26,7 @@ absl::StatusOr<StepResult> Trainer::Step(absl::Span<const Batch> micro_batches, 
 absl::StatusOr<StepResult> Trainer::TakeStep(absl::Span<const Batch> micro_batches, double lr,
                                              bool stop) {
   Timeline* const timeline = options_.sharding.scheduler.timeline;
-  // To the timeline, a recorded step is one piece without separate waits.
+  // The timeline sees a recorded step as a whole, without its individual waits.
   const bool counts_waits = timeline != nullptr && !options_.record_steps;
   if (counts_waits) timeline->set_counts_waits(true);
   const bool judges = options_.skip_loss_zscore > 0 || options_.skip_grad_norm_zscore > 0;

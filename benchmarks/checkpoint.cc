@@ -65,7 +65,7 @@ constexpr int kRounds = 5;
 // Tokens in a rank's batch. Few suffice, since a step need only be long compared with its noise.
 constexpr int64_t kSeq = 64;
 
-// The floors: the time to move as many bytes by the simplest means.
+// The floors: the time to move the same number of bytes by the simplest means.
 
 // Returns the seconds that the program `dd` needs to write `bytes` of zeros, rounded up to blocks
 // of 8 MiB, to a new file in `directory`, flushed to stable storage. It bypasses the page cache if

@@ -87,11 +87,11 @@ absl::StatusOr<Op> PrepareBiasGradient(KernelBench& bench, const Activations& on
 // Updates rows * dim parameters. Parameters and moments are fp32, gradients have the activations'
 // type.
 absl::StatusOr<Op> PrepareAdamW(KernelBench& bench, const Activations& on);
-// Updates as many elements, divided as in a model: a matrix of `matrix_rows` rows (0: hidden),
-// which decays, then its vectors, which do not decay and are too small to fill a GPU. Makes one
-// call for all ranges, or one for each if `one_by_one`.
+// Updates the same number of elements as PrepareAdamW, divided as in a model: matrices of
+// `matrix_rows` rows (0: hidden), which decay, each followed by vectors, which do not decay and are
+// too small to fill a GPU. Makes one call for all ranges, or one for each if `one_by_one`.
 Prepare PrepareAdamWRanges(int64_t matrix_rows, bool one_by_one);
-// Like PrepareAdamW, but parameters, too, have the activations' type.
+// Like PrepareAdamW, but parameters also have the activations' type.
 Prepare PrepareLowAdamW(DType moment_dtype);
 absl::StatusOr<Op> PrepareAddSquares(KernelBench& bench, const Activations& on);
 

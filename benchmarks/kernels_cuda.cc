@@ -156,8 +156,8 @@ absl::Status RunLayerFp8(benchmark::State& state, const Layer& layer, bool with_
   });
 }
 
-// Restores a layer's weights from few bits. With the layer's forward GEMM, the floor is that of
-// both.
+// Restores a layer's weights from few bits. If `with_gemm`, the layer's forward GEMM follows, and
+// the floor is the sum of both floors.
 absl::Status RunPacked(benchmark::State& state, const Layer& layer, PackedFormat format,
                        bool with_gemm) {
   ZEROTH_ASSIGN_OR_RETURN(CudaBench* const bench, CudaBench::Get());

@@ -25,7 +25,7 @@ bool Failed(const Run& run) {
   }
 }
 
-// Prints as usual, and records what the table needs.
+// Prints like ConsoleReporter, and records the values that the table needs.
 class TableReporter : public benchmark::ConsoleReporter {
  public:
   // Colours are for terminals only.

@@ -57,8 +57,8 @@ void BM_TrainStep(benchmark::State& state, const std::string& strategy, DType dt
   }
 }
 
-// Runs full_shard with T tensor ranks. A step of all ranks has as many tokens as without tensor
-// parallelism.
+// Runs full_shard with T tensor ranks. A step has the same number of tokens, over all ranks, as
+// without tensor parallelism.
 void BM_TensorParallelStep(benchmark::State& state, bool sequence_parallel) {
   TrainStepSetup setup = Setup("full_shard");
   setup.tensor_ranks = static_cast<int>(state.range(0));

@@ -63,8 +63,8 @@ class HfDirectoryWriter {
   HfDirectoryWriter& operator=(const HfDirectoryWriter&) = delete;
   ~HfDirectoryWriter();
 
-  // Writes a tokenizer file, or a model's generation_config.json. InvalidArgument if `name` is not
-  // that, and not in HfTokenizerFileNames().
+  // Writes a tokenizer file, or a model's generation_config.json. InvalidArgument for any other
+  // `name`: see HfTokenizerFileNames().
   absl::Status WriteTokenizerFile(const std::string& name, absl::string_view content);
 
   // As TensorFileWriter::Write.

@@ -37,7 +37,7 @@ struct PeftAdapter {
   std::string base_model;
   // The adapted layers by their names in the model: "transformer.h.0.attn.c_attn".
   std::vector<std::string> layers;
-  // The ends of the names of modules that are stored in full beside the adapters: "lm_head".
+  // Suffixes of the names of modules that are stored in full beside the adapters: "lm_head".
   std::vector<std::string> modules_to_save;
   // The parameters of these modules by their names in the model: "lm_head.weight".
   std::vector<std::string> saved;

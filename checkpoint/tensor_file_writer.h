@@ -101,8 +101,8 @@ class TensorFileWriter {
 
   TensorFileWriter(std::string path, TemporaryPath temporary, int64_t data_begin);
   absl::StatusOr<Slot*> FindSlot(absl::string_view name);
-  // Marks bytes of a tensor as written before they are written, so that one of two concurrent
-  // owners is refused.
+  // Reserves bytes of a tensor before they are written, so that of two concurrent writers of the
+  // same bytes the second is refused.
   absl::Status Claim(absl::string_view name, Slot& slot, int64_t begin, int64_t end);
   absl::Status CheckComplete() const;
 

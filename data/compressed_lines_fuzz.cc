@@ -37,7 +37,7 @@ bool Run(absl::Span<const uint8_t> bytes) {
   return true;
 }
 
-// The same records by gzip, and by zstd without and with a checksum.
+// The same records compressed by gzip, and by zstd without and with a checksum.
 std::vector<std::string> Seeds() {
   return {absl::HexStringToBytes(
               "1f8b0800000000000203ab562a49ad2851b25250cacf4b55aae5aa56ca4c01f28c7514e01225"

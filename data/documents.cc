@@ -194,7 +194,7 @@ absl::StatusOr<bool> DocumentReader::NextElement(JsonRecord* record) {
   };
   ZEROTH_ASSIGN_OR_RETURN(char next, SkipBlanks());
   if (done_) {
-    // A file may have a zero byte, too.
+    // Checks the position instead of `next`, which is also 0 for a zero byte in the file.
     if (held_begin_ < held_.size()) return wrong("expected nothing behind ]");
     return false;
   }
@@ -273,7 +273,7 @@ absl::StatusOr<bool> DocumentReader::NextLine(JsonRecord* record) {
   while (true) {
     size_t searched = held_begin_;
     size_t end = held_.find('\n', searched);
-    // ParseOrderedJson refuses longer lines, so there is no need to hold them.
+    // Stops reading a line beyond max_bytes: ParseOrderedJson would refuse it.
     while (end == std::string::npos && !file_.at_end() &&
            held_.size() - held_begin_ <= JsonLimits{}.max_bytes) {
       searched = held_.size() - held_begin_;

@@ -89,9 +89,9 @@ class DocumentReader {
   bool done_ = false;
 };
 
-// Returns the kind of the file's first record, which all others must have. kText for a file of
-// text, and for one without records. `prefers_pairs` is that of KindOfRecord. InvalidArgument if
-// the record is of no known kind.
+// Returns the kind of the file's first record. All its records must have this kind. kText for a
+// file of text, and for one without records. `prefers_pairs` is that of KindOfRecord.
+// InvalidArgument if the record is of no known kind.
 absl::StatusOr<RecordKind> KindOfFirstRecord(const DataFile& file, ColumnNames columns = {},
                                              bool prefers_pairs = false);
 

@@ -31,10 +31,11 @@ inline constexpr size_t kFileHeadBytes = 8192;
 struct FileKind {
   std::optional<DataFileKind> kind;  // none: the file is not read
   Compression compression = Compression::kNone;
-  // Without a kind: what the file is, with its first bytes, what is expected, and what to do.
+  // If there is no kind, the error message: what the file is, with its first bytes, what is
+  // expected, and what to do.
   std::string refusal;
-  // Without a kind: it holds records or tokens in a form that is not read. In a directory such a
-  // file is an error, since skipping it would silently train on less data.
+  // If there is no kind: true if the file holds records or tokens in an unsupported format. Then it
+  // is an error in a directory too, since skipping it would silently train on less data.
   bool holds_data = false;
 };
 
@@ -45,8 +46,8 @@ struct FileKind {
 // caller asks for its .idx file, which is kMegatron.
 FileKind FileKindOf(const std::string& path, absl::string_view head);
 
-// The same for a compressed file and the first bytes of what it holds. Only text and records of
-// JSON are read compressed.
+// Like FileKindOf, for a compressed file: `head` holds the first bytes of the decompressed content.
+// Only text and records of JSON may be compressed.
 FileKind CompressedFileKindOf(const std::string& path, Compression compression,
                               absl::string_view head);
 

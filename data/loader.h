@@ -43,8 +43,8 @@ struct Batch {
   // else empty. Zeros in rows without targets that count.
   std::vector<int32_t> teacher_ids;      // [batch, seq, k]
   std::vector<float> teacher_log_probs;  // [batch, seq, k]
-  // The number of counted (not ignored) targets in the global batch, over all ranks, by which the
-  // mean loss divides; with pairs, the number of pairs. nullopt: all targets count.
+  // The divisor of the mean loss: the number of counted (not ignored) targets in the global batch,
+  // over all ranks; with pairs, the number of pairs. nullopt: all targets count.
   std::optional<int64_t> counted;
 };
 

@@ -83,9 +83,9 @@ struct DataOptions {
 absl::StatusOr<std::shared_ptr<const TokenSource>> OpenData(const std::string& spec,
                                                             const DataOptions& options);
 
-// The same for a --data flag that may have weights: "a.jsonl:0.7,b.bin:0.3" draws from each part by
-// its weight (see SplitWeights and Mixture). A part is anything that OpenData accepts; parts may be
-// of different kinds.
+// Like OpenData, for a --data flag that may have weights: "a.jsonl:0.7,b.bin:0.3" draws from each
+// part by its weight (see SplitWeights and Mixture). A part is anything that OpenData accepts;
+// parts may be of different kinds.
 absl::StatusOr<std::shared_ptr<const Mixture>> OpenMixture(const std::string& spec,
                                                            const DataOptions& options);
 
@@ -93,8 +93,8 @@ struct SplitMixture {
   std::shared_ptr<const Mixture> train;
   std::shared_ptr<const Mixture> held_out;
 };
-// The same with `fraction` of each part held out (see SplitHeldOut). The tokenizer's end-of-text
-// token, if there is a tokenizer, ends documents.
+// Like OpenMixture, but holds out `fraction` of each part (see SplitHeldOut). The tokenizer's
+// end-of-text token, if there is a tokenizer, ends documents.
 absl::StatusOr<SplitMixture> OpenSplitMixture(const std::string& spec, const DataOptions& options,
                                               double fraction);
 

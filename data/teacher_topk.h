@@ -37,8 +37,8 @@ struct TopKFacts {
   std::string checksum;       // of the checksums of all rows; ranks compare it
 };
 
-// A row of the data, and what the teacher says about it. `starts` is as Batch::starts of the row,
-// or empty.
+// A row of the data, and the buffers for the teacher's likeliest tokens at each position. `starts`
+// has the row's document starts in the form of Batch::starts, or is empty.
 struct TopKRow {
   absl::Span<const int32_t> inputs;  // [seq_len]
   absl::Span<const int32_t> starts;  // [seq_len]
@@ -49,7 +49,7 @@ struct TopKRow {
 // Immutable and thread-safe.
 class TeacherTopK {
  public:
-  // NotFound if there is no such directory; InvalidArgument for one that is not whole.
+  // NotFound if there is no such directory; InvalidArgument for an incomplete one.
   static absl::StatusOr<std::shared_ptr<const TeacherTopK>> Open(const std::string& directory,
                                                                  int64_t vocab_size);
 
@@ -69,7 +69,7 @@ class TeacherTopK {
   std::vector<RandomAccessFile> files_;  // of each source
 };
 
-// Writes such a directory, which appears when it is whole.
+// Writes a directory that TeacherTopK reads. It appears under its name once it is complete.
 class TopKWriter {
  public:
   // AlreadyExists if there is something at `directory`.

@@ -20,7 +20,7 @@ struct TokenCacheOptions {
   // The directory of entries: "none", "auto" for .zeroth_cache beside the first file, or a path,
   // which is created. Each entry is a directory in it.
   std::string directory = "none";
-  // Everything beside the files that determines the tokens: tokenizer, template, length of rows.
+  // Everything except the files that determines the tokens: tokenizer, template, length of rows.
   std::string recipe;
   // Every id is below this.
   int32_t vocab_size = 0;

@@ -141,7 +141,8 @@ absl::Status TokenShardWriter::Finish() {
   const bool is_one = position_.shard == 1;
   if (is_one && rename(PathOf(0).c_str(), options_.path.c_str()) != 0)
     return ErrnoStatus(errno, absl::StrCat("rename ", PathOf(0), " to ", options_.path));
-  // Files that an earlier call with this path wrote, and this one did not, would be read beside it.
+  // Removes shards that an earlier call with this path wrote and this call did not: they would be
+  // read as part of this output.
   const auto remove = [](const std::string& path) -> absl::StatusOr<bool> {
     if (unlink(path.c_str()) == 0) return true;
     if (errno == ENOENT) return false;

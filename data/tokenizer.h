@@ -41,7 +41,7 @@ class Tokenizer {
   // part of a document that was cut. ResourceExhausted if a pattern that splits words takes too
   // many steps.
   virtual absl::Status EncodeTo(absl::string_view text, bool continues, Sink sink) const = 0;
-  // As EncodeTo, for text that follows a special token: a tokenizer that marks only the beginning
+  // Like EncodeTo, for text that follows a special token: a tokenizer that marks only the beginning
   // of the whole text, as Metaspace with "first" does, adds no mark here.
   virtual absl::Status EncodeAfterToken(absl::string_view text, Sink sink) const {
     return EncodeTo(text, /*continues=*/false, sink);
@@ -65,7 +65,7 @@ class Tokenizer {
   // The bytes of `ids`; special tokens become their spelling. OutOfRange names the first id outside
   // the vocabulary. For byte-level tokenizers, Decode(Encode(text)) == text for any bytes.
   absl::StatusOr<std::string> Decode(absl::Span<const int32_t> ids) const;
-  // The same as valid UTF-8: U+FFFD replaces invalid bytes.
+  // Like Decode, but returns valid UTF-8: U+FFFD replaces invalid bytes.
   absl::StatusOr<std::string> DecodeUtf8Text(absl::Span<const int32_t> ids) const;
 
  protected:

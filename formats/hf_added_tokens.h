@@ -20,7 +20,7 @@ namespace zeroth {
 // Reads an added token. Its `id` is a field in tokenizer.json and a key in "added_tokens_decoder",
 // so the caller reads it.
 absl::StatusOr<AddedToken> ReadAddedToken(const nlohmann::json& json, int64_t id);
-// Returns what ReadAddedToken reads: the content and the flags, without the id.
+// The inverse of ReadAddedToken: returns the content and the flags, without the id.
 nlohmann::ordered_json JsonOf(const AddedToken& token);
 
 // Adds the tokens of `tokenizer->config` to those of its tokenizer.json, as AutoTokenizer of

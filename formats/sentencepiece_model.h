@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Reads and writes SentencePiece's tokenizer.model, as far as GGUF files have what it says. The
-// library itself, which encodes, shows neither scores nor how text is normalised.
+// Reads and writes the fields of SentencePiece's tokenizer.model that GGUF files also have. The
+// SentencePiece library, used for encoding, exposes neither scores nor normalisation.
 
 #pragma once
 
@@ -33,7 +33,7 @@ struct SentencePiece {
   SentencePieceType type = SentencePieceType::kNormal;
 };
 
-// The values that are set here are those of a file without the field.
+// The default values are those of a file that lacks the field.
 struct SentencePieceModel {
   // Names of model_type.
   static constexpr uint64_t kUnigram = 1, kBpe = 2, kWord = 3, kChar = 4;
@@ -43,8 +43,8 @@ struct SentencePieceModel {
   // A character without a piece becomes the pieces <0x00> to <0xFF> of its bytes.
   bool byte_fallback = false;
   bool treat_whitespace_as_suffix = false;
-  // The control tokens that begin and end a text, and pad it. No such token if there is no control
-  // piece of this name.
+  // Names of the pieces that begin, end and pad a text. If no control piece has the name, the model
+  // lacks that token.
   std::string bos_piece = "<s>";
   std::string eos_piece = "</s>";
   std::string pad_piece = "<pad>";
@@ -58,7 +58,7 @@ struct SentencePieceModel {
   int64_t FindControl(absl::string_view name) const;
 };
 
-// InvalidArgument for bytes that are not such a file.
+// InvalidArgument for bytes that are not a SentencePiece model.
 absl::StatusOr<SentencePieceModel> ParseSentencePieceModel(absl::string_view bytes);
 
 // Returns the file of a model without a table of replacements (has_charsmap).

@@ -78,8 +78,8 @@ enum class AttentionBackend : uint8_t {
 struct KernelOptions {
   Fp32Precision fp32_precision = Fp32Precision::kIeee;
   AttentionBackend attention = AttentionBackend::kAuto;
-  // If the device's library has no algorithm for a large matmul, our own plain kernel computes it,
-  // about a hundred times slower, and SlowMatmuls() lists it. If false, such a matmul is
+  // True: a large matmul for which the device's library has no algorithm is computed by our own
+  // plain kernel, about a hundred times slower, and listed by SlowMatmuls(). False: it is
   // Unimplemented.
   bool allow_slow_kernels = false;
 };

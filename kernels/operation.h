@@ -100,7 +100,7 @@ class Operation {
   // Inside checks that `matrix` lies inside its tensor; Sized also checks that it is [rows, cols].
   bool Inside(const char* field, const Matrix& matrix, SharedType& type);
   bool Sized(const char* field, const Matrix& matrix, int64_t rows, int64_t cols, SharedType& type);
-  // As Sized, for a matrix to read, which may have a stride of 0: it is one row, repeated.
+  // Like Sized, for an input that may have a stride of 0: then it is one row, repeated.
   bool SizedOrRepeated(const char* field, const Matrix& matrix, int64_t rows, int64_t cols,
                        SharedType& type);
 

@@ -70,8 +70,8 @@ class KeptOutputs {
 absl::Status MakeOrTakeProduct(Context& context, absl::Span<const Matrix> outputs, bool is_read,
                                absl::FunctionRef<absl::Status()> make);
 
-// The same for a matmul with weights whose result, of this shape and type, is summed over ranks. It
-// counts as a matmul, but is kept even when it is not one of every second.
+// Like MakeOrTakeProduct, for a matmul with weights whose result, of this shape and type, is summed
+// over ranks. If only every second matmul is kept, this one counts, but is always kept.
 absl::StatusOr<Tensor> MakeOrTakeSum(Context& context, const Shape& shape, DType dtype,
                                      bool is_read,
                                      absl::FunctionRef<absl::StatusOr<Tensor>()> make);

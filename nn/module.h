@@ -112,8 +112,8 @@ class Module {
     return result;
   }
 
-  // As Hooked, for a module from one activation to another, which backward may recompute: `body`
-  // may be kept until then, so what it refers to must live as long as the module.
+  // Like Hooked, for a module that maps one activation to another and that backward may recompute:
+  // `body` may be kept until then, so what it refers to must live as long as the module.
   using OneToOne = std::function<absl::StatusOr<Value>(Context& context, const Value& x)>;
   absl::StatusOr<Value> HookedOne(Context& context, const Value& x, const OneToOne& body);
 

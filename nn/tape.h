@@ -218,7 +218,8 @@ class Context {
   absl::StatusOr<Tensor> EmptyLike(const Tensor& x) { return Empty(x.shape(), x.dtype()); }
   // A value with a node if the tape is recording.
   Value MakeValue(Tensor data);
-  // The same for a loss whose gradients were computed together with it (GradientNode::is_end).
+  // Like MakeValue, for a loss whose gradients were computed together with it
+  // (GradientNode::is_end).
   Value MakeEnd(Tensor data);
 
  private:
@@ -247,7 +248,7 @@ using NodeSlot = Parameter::GradientSlot;
 // type.
 absl::StatusOr<NodeSlot> TakeGradient(Context& context, GradientNode& node,
                                       const Tensor& activation);
-// The same for an operation that has not kept the activation.
+// Like the function above, for an operation that has not kept the activation.
 absl::StatusOr<NodeSlot> TakeGradient(Context& context, GradientNode& node, const Shape& shape,
                                       DType dtype);
 // Records how to go back from an operation's result: `backward` gets the result's gradient, which

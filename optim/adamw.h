@@ -34,7 +34,7 @@ using ParameterSelection = std::function<bool(const Parameter&)>;
 // and not negative, and the state's type is one of the three.
 absl::Status ValidateAdamWOptions(const AdamWOptions& options);
 
-// Returns the number of which ShardingOptions::block_numel must be a multiple for these moments.
+// Returns the number that must divide ShardingOptions::block_numel for moments of this dtype.
 int64_t RequiredBlockNumel(DType state_dtype);
 
 // Returns the scalars of an update without weight decay; `step` counts from 1.
@@ -59,7 +59,8 @@ class AdamW : public Optimizer {
                                                        absl::Span<const ParameterGroup> groups = {},
                                                        const ParameterSelection& selects = nullptr);
 
-  // The same for an object that has a sharding and kernels, such as a ShardedModule.
+  // Like the function above, for an object that has a sharding and kernels, such as a
+  // ShardedModule.
   template <typename Sharded>
   static auto Create(Sharded& sharded, const AdamWOptions& options,
                      absl::Span<const ParameterGroup> groups = {})
@@ -76,7 +77,7 @@ class AdamW : public Optimizer {
   std::vector<ShardState> states() const override;
 
  protected:
-  // Waits until the coefficients of the step before have been copied from the host.
+  // Waits until the coefficients of the previous step have been copied from the host.
   absl::Status PrepareStep(int64_t step, double lr, double grad_scale) override;
 
  private:

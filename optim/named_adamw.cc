@@ -88,7 +88,7 @@ absl::StatusOr<NamedAdamW::Buffers> NamedAdamW::Step(const Buffers& gradients, d
   ZEROTH_RETURN_IF_ERROR(Check(gradients, "gradient"));
   Buffers updates;
   for (const auto& [name, gradient] : gradients) {
-    // Applied to zeros, the step leaves what is to be added.
+    // A step on zeros yields the update itself.
     ZEROTH_ASSIGN_OR_RETURN(Tensor update, Tensor::Zeros(device_, gradient.shape(), DType::kFloat32,
                                                          MemoryCategory::kWorkspace));
     ZEROTH_RETURN_IF_ERROR_WITH(Update(states_.at(name), update, gradient, lr, 0.0), name);

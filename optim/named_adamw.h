@@ -42,7 +42,7 @@ class NamedAdamW {
   // Updates `params` in place, weight decay included; every gradient needs its buffer.
   absl::Status StepOnParams(const Buffers& params, const Buffers& gradients, double lr);
 
-  // The same on plain host memory, with the same errors; synchronous.
+  // Like the functions above, with the same errors, but on plain host memory. Synchronous.
   absl::StatusOr<std::map<std::string, std::vector<float>>> Step(const ConstSpans& gradients,
                                                                  double lr);
   absl::Status StepOnParams(const Spans& params, const ConstSpans& gradients, double lr);

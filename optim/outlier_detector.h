@@ -11,10 +11,10 @@
 
 namespace zeroth {
 
-// Measures how far a loss, or a gradient norm, is from those of the steps before. llm.c (Karpathy
-// et al., 2024) skips updates by this measure, since an extraordinary batch spoils weights and
-// moments for many steps. Equal values give equal results, so ranks that see the same values agree
-// without communication. A value type.
+// Measures how far a loss, or a gradient norm, is from those of earlier steps. llm.c (Karpathy et
+// al., 2024) skips updates by this measure, since an extraordinary batch spoils weights and moments
+// for many steps. Equal values give equal results, so ranks that see the same values agree without
+// communication. A value type.
 class OutlierDetector {
  public:
   static constexpr int64_t kWindow = 128;

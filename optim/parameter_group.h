@@ -19,8 +19,8 @@ struct ParameterGroup {
   // the first group that it matches, or to none.
   std::string pattern;
   double lr_scale = 1;  // multiplies the learning rate of the step
-  // std::nullopt: as for parameters without a group. Weight decay applies to those of the group's
-  // parameters whose decay() is true.
+  // std::nullopt: the optimizer's value, as for parameters without a group. Weight decay applies to
+  // those of the group's parameters whose decay() is true.
   std::optional<double> weight_decay;
   std::optional<double> beta1;
   std::optional<double> beta2;

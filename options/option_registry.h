@@ -63,7 +63,7 @@ std::string DidYouMean(absl::string_view unknown);
 nlohmann::json OptionValue(const Option& option, const TrainOptions& options);
 // Returns the value in the spelling of a flag.
 std::string OptionText(const Option& option, const TrainOptions& options);
-// As above, of the option with this name, which must exist.
+// Like the function above, for the option with this name, which must exist.
 std::string OptionText(absl::string_view name, const TrainOptions& options);
 
 // Describes the allowed values, as "fp32, bf16 or fp16" or "a whole number of at least 1". Empty if

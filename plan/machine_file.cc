@@ -34,7 +34,8 @@ constexpr double kMicro = 1e-6;
 constexpr double kMost = 1e30;
 constexpr char kLinkRates[] = "link_rates";
 
-// The CUDA context of a process, and NCCL's buffers, which exist from its first call on.
+// Memory of a process's CUDA context, and of NCCL's buffers, which NCCL allocates at its first
+// call.
 constexpr double kReserved = 2.05 * kGiB;
 
 // A GPU and the machines that usually have it.

@@ -152,7 +152,7 @@ absl::StatusOr<double> AttentionSeconds(Communicator& world, Device& device, Ker
 // attention's tensors at a rank's `bandwidth`.
 absl::Status MeasureAttention(Communicator& world, Device& device, Kernels& kernels, DType dtype,
                               double products, double bandwidth, Machine& machine) {
-  // As for matmuls: a shorter call measures the overhead of launching.
+  // A shorter call would measure the overhead of launching, as with matmuls.
   constexpr double kLongEnough = 2e-3;
   constexpr int64_t kMostSequences = 256;
   AttentionShape shape;
@@ -168,7 +168,7 @@ absl::Status MeasureAttention(Communicator& world, Device& device, Kernels& kern
   for (shape.batch = 1; shape.batch <= kMostSequences; shape.batch *= 4) {
     ZEROTH_ASSIGN_OR_RETURN(const double seconds,
                             AttentionSeconds(world, device, kernels, dtype, shape));
-    // As a plan counts them: two matmuls forward and five backward, half of each masked.
+    // Counts FLOPs as plans do: two matmuls forward and five backward, half of each masked.
     const auto pairs = static_cast<double>(shape.seq * shape.seq) / 2;
     const double flops =
         3.5 * 4 * pairs * static_cast<double>(shape.batch * shape.heads * shape.head_dim);

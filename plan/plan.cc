@@ -257,7 +257,7 @@ absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine
   PlannedDevice device(on, device_options);
   PlannedSystem system = SystemOf(options);
   const bool by_nccl = on.is_gpu && options.comm != "local";
-  // In other systems NCCL's kernels gather and reduce.
+  // Planned systems other than Zeroth gather and reduce with NCCL's kernels.
   const bool as_here = by_nccl && options.like == Like::kZeroth;
   using Planned = PlannedCommunicator::Options::Reduction;
   if (as_here) {

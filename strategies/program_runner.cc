@@ -68,7 +68,7 @@ int64_t HandoverBytes(absl::Span<Unit* const> units) {
   return numel * kFp32Bytes;
 }
 
-// Gives the gradient shards the types of the program: fp32 while micro-batches add up in them.
+// Gives the gradient shards the types of the program: fp32 while they accumulate micro-batches.
 absl::Status WidenGradientShards(Unit& unit, const UnitProgram& program, Stream& writer) {
   for (int i = 0; i < unit.segment_count(); ++i) {
     if (!unit.segment_layout(i).trainable) continue;

@@ -44,7 +44,8 @@ class ProgramRunner {
   // Runs a reduction on `comm`, and on StrategyContext::across_stream: kFull → kReduced, or → kNone
   // unless `is_last`. Full gradients return to their buffers as soon as they have been read.
   absl::Status Reduce(Unit& unit, const UnitProgram& program, bool is_last, Stream& comm);
-  // As ShardingStrategy::Trim; drops all slices, which the optimizer's update makes stale.
+  // Implements ShardingStrategy::Trim. Drops all slices, because the optimizer's update makes them
+  // stale.
   absl::Status Trim();
 
  private:

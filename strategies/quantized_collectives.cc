@@ -40,7 +40,8 @@ class Quantized : public ExtendedGather {
                             : UnitCollectives::AllGather(mine, full, context);
   }
 
-  // Every rank quantises its gradients for all shards, and sums what it receives for its own shard.
+  // Every rank quantises its full gradients, sends each rank the part for that rank's shard, and
+  // sums the parts that it receives.
   absl::Status ReduceScatter(const Tensor& full, const Tensor& mine, ReduceOp op, bool accumulate,
                              const CollectiveContext& context) override {
     if (!options_.gradients || op == ReduceOp::kMax) {

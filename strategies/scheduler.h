@@ -38,11 +38,11 @@ struct SchedulerOptions {
   // Gathers the next unit while this one computes. Does not change results.
   bool prefetch = true;
   // Buffers for gathered units other than the root: one for the unit in use, the others for
-  // prefetched units (FSDP's limit_all_gathers). At least 1, with which nothing is prefetched.
-  // FullBuffers says how small units share them.
+  // prefetched units (FSDP's limit_all_gathers). At least 1; 1 disables prefetching. FullBuffers
+  // says how small units share them.
   int gather_buffers = 2;
-  // Buffers for full gradients of units other than the root: one that is written, the others being
-  // reduced. At least 1, with which a unit's backward waits for the reduction before it.
+  // Buffers for full gradients of units other than the root: one that backward writes, the others
+  // being reduced. At least 1; with 1, a unit's backward waits for the previous unit's reduction.
   int gradient_buffers = 2;
   // Receives marks of each unit's forward, backward, gather and reduction, and of what a
   // TrainingStep enqueues after them; outlives the scheduler.
@@ -76,7 +76,7 @@ class Scheduler {
   class UnshardHandle {
    public:
     // On return the unit's parameters are usable on the compute stream. Does nothing if a use of
-    // the unit, or the end of the step, has freed them meanwhile, or if it was called before.
+    // the unit, or the end of the step, has freed them already, and does nothing when called again.
     absl::Status Wait() {
       return scheduler_ == nullptr ? absl::OkStatus()
                                    : std::exchange(scheduler_, nullptr)->FinishUnshard(*unit_);
@@ -111,8 +111,8 @@ class Scheduler {
   absl::Status AfterBackward(Unit& unit);
   // Gradient accumulation: each micro-batch is a forward, a backward and FinishBackward. Set both
   // flags before a micro-batch's forward; both are true by default, and for the last micro-batch.
-  // FinishBackward and AfterBackward return FailedPrecondition if full gradients began in 16 bits,
-  // as the step's only ones, and later micro-batches are to be added in fp32.
+  // FinishBackward and AfterBackward return FailedPrecondition if full gradients were allocated in
+  // 16 bits for a single micro-batch, and later micro-batches would have to be added in fp32.
   //
   // SetRequiresGradientSync(false): gradients stay full on this rank, and the next micro-batch adds
   // to them, without collectives but with a full gradient buffer for every unit, in
@@ -151,14 +151,16 @@ class Scheduler {
   // with a Reshard, the last of which frees the parameters unless a pass still needs them. Nothing
   // that ends a step, such as Sharding::Load or an average's swap, may run in between.
   absl::Status Gather(Unit& unit);
-  // Also undoes an Unshard that nothing has freed since (FSDP2's FSDPModule.reshard).
+  // Ends a Gather. Also frees the unit after an Unshard, if it is not freed yet (FSDP2's
+  // FSDPModule.reshard).
   absl::Status Reshard(Unit& unit);
   // Starts gathering a unit ahead of its use, in an additional buffer if no shared one is free.
   // InvalidArgument if the unit is gathering or gathered already, or if the strategy keeps
   // parameters replicated, so that there is nothing to gather.
   absl::Status Prefetch(Unit& unit);
-  // As Prefetch, but does nothing if the unit is gathering or gathered. The unit's next use, or the
-  // end of the step, frees it (FSDP2's FSDPModule.unshard). Unless `async`, waits for the gather.
+  // Like Prefetch, but does nothing if the unit is gathering or gathered. The unit's next use, or
+  // the end of the step, frees it (FSDP2's FSDPModule.unshard). Unless `async`, waits for the
+  // gather.
   absl::StatusOr<UnshardHandle> Unshard(Unit& unit, bool async = false);
   // From now on, a forward (backward) of `unit` prefetches `next`, in this order, instead of the
   // recorded successor, even beyond the limit on buffers (FSDP2's set_modules_to_forward_prefetch).
@@ -226,7 +228,8 @@ class Scheduler {
   static constexpr char kWaitForReduce[] = "wait for reduce";
   absl::Status ComputeWaits(const std::shared_ptr<Event>& event, absl::string_view what,
                             const Unit& unit);
-  // Marks in the timeline, if there is one, where `what` of a unit begins or ends in a stream.
+  // Mark in the timeline, if there is one, where `what` (such as a unit's gather) begins and ends
+  // in a stream.
   absl::Status MarkBegin(Stream& stream, absl::string_view what, const Unit& unit);
   absl::Status MarkEnd(Stream& stream, absl::string_view what, const Unit& unit);
   absl::Status Trim();

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // Arithmetic on flat state, in memory or in an offload store. Offloaded state passes through memory
-// in chunks: while one is computed on, the next is read and the one before is written.
+// in chunks: while one is computed on, the next is read and the previous one is written.
 
 #pragma once
 

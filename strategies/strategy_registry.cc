@@ -51,7 +51,7 @@ std::string Allowed(const StrategyOption& option) {
   return absl::StrCat("a number from ", option.least, " to ", option.most);
 }
 
-// Parses the text after the name's colon; an empty one gives the defaults.
+// Parses the text after the colon of a strategy's name. An empty text gives the defaults.
 absl::StatusOr<std::map<std::string, std::string>> ParseOwn(
     absl::string_view name, absl::string_view text, const std::vector<StrategyOption>& options) {
   std::map<std::string, std::string> values;

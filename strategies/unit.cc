@@ -114,7 +114,8 @@ bool Unit::has_trainable() const {
 DType Unit::full_gradient_dtype(int i, Accumulation how) const {
   const bool adds_up =
       how == Accumulation::kFull || (how == Accumulation::kReduced && is_replicated(i));
-  // In a tree each micro-batch has separate gradients, so none add up here.
+  // With a tree over micro-batches, each has separate full gradients, so nothing accumulates in
+  // them.
   return adds_up && !sums_in_tree() ? precision_.grad_accum_dtype : precision_.reduce_dtype;
 }
 

@@ -190,11 +190,11 @@ class Unit {
   // Set before gradients begin (kNone → kFull).
   void set_accumulation(Accumulation how) { accumulation_ = how; }
   Accumulation accumulation() const { return accumulation_; }
-  // The type of a segment's full gradients: grad_accum_dtype if micro-batches add up in them, and
-  // reduce_dtype otherwise.
+  // The type of a segment's full gradients: grad_accum_dtype if they accumulate several
+  // micro-batches, and reduce_dtype otherwise.
   DType full_gradient_dtype(int i, Accumulation how) const;
-  // The type of the gradient shard that the optimizer reads. `adds_up`: micro-batches of the step
-  // add up in it.
+  // The type of the gradient shard that the optimizer reads. `adds_up`: the shard accumulates the
+  // gradients of several micro-batches.
   DType gradient_shard_dtype(int i, Accumulation how, bool adds_up) const;
   // True if layers add to the full gradients of the step's earlier micro-batches.
   bool adds_to_full(int i) const {
@@ -235,8 +235,8 @@ class Unit {
   // FailedPrecondition names the unit, its state, the attempt, and the state that it expects.
   absl::Status ExpectState(UnitState expected, absl::string_view attempt) const;
   absl::Status ExpectGradientState(GradientState expected, absl::string_view attempt) const;
-  // The same if the unit is within a step: gathered, or with gradients. A gather may be in flight,
-  // for a pass that never ran.
+  // FailedPrecondition, with the same content, if the unit is within a step: gathered, or with
+  // gradients. A gather that is still in flight is allowed: its pass never ran.
   absl::Status ExpectBetweenSteps(absl::string_view attempt) const;
 
   // Transitions. Each is an error from any state but the one that it starts in.

@@ -34,7 +34,7 @@ struct OwnSwitch {
   bool* value = nullptr;
   std::optional<std::string>* text = nullptr;
 };
-// As ParseCommandLine, for other programs that use the trainer's options. --help prints `help`.
+// Like ParseCommandLine, for other programs that use the trainer's options. --help prints `help`.
 // `others` are the program's additional flags, in the same syntax; sets those that the command line
 // names.
 absl::StatusOr<TrainOptions> ReadCommandLine(int argc, char** argv, const std::string& help,

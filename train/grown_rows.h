@@ -20,8 +20,8 @@
 namespace zeroth {
 
 // The rows of new tokens in the embedding and the head of a model whose files have fewer rows. Each
-// is the mean of the files' rows, as resize_token_embeddings of transformers begins them but for a
-// little noise (mean_resizing). Immutable and thread-safe.
+// is the mean of the files' rows, like those of resize_token_embeddings in transformers
+// (mean_resizing), which adds a little noise. Immutable and thread-safe.
 class GrownRows {
  public:
   GrownRows() = default;
@@ -31,7 +31,8 @@ class GrownRows {
 
   // True if the model's parameter of this name has more rows than the files.
   bool Contains(absl::string_view parameter) const;
-  // Sets out[i] to element begin + i of such a parameter. Errors of WeightsSource::ReadElements.
+  // Sets out[i] to element begin + i of a parameter for which Contains is true. Errors of
+  // WeightsSource::ReadElements.
   absl::Status Read(const WeightsSource& weights, const Parameter& parameter, int64_t begin,
                     absl::Span<float> out) const;
 

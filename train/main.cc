@@ -19,7 +19,8 @@ absl::Status Train(int argc, char** argv, RunEnd& end) {
   ZEROTH_ASSIGN_OR_RETURN(const TrainOptions options, ParseCommandLine(argc, argv));
   CatchInterrupts();
   const absl::StatusOr<RunEnd> ended = RunTraining(options);
-  // A run that trained has left its model and metrics, whether or not its lines could be printed.
+  // A training run has written its model and metrics, so failing to print lines is not an error of
+  // it.
   if (!options.dry_run && options.steps > 0) std::clearerr(stdout);
   end = ended.value_or(RunEnd::kFinished);
   return ended.status();

@@ -100,9 +100,9 @@ class MetricsWriter {
   // Replaces the file. The error names the path and the reason.
   static absl::StatusOr<MetricsWriter> Create(const std::string& path);
 
-  // Keeps the lines of steps up to `step`, and drops later ones, which will be written again. Drops
-  // the summary, too, if the run `goes_on` with further steps. The old file stays until the new one
-  // is complete.
+  // Keeps the lines of steps up to `step`, and drops later ones, which will be written again. If
+  // the run `goes_on` with further steps, also drops the summary. The old file stays until the new
+  // one is complete.
   static absl::StatusOr<MetricsWriter> Resume(const std::string& path, int64_t step, bool goes_on);
 
   // After Resume: true if the last step that was kept has a line, but no evaluation.

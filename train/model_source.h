@@ -47,8 +47,9 @@ std::map<std::string, PeftTensor> PeftHalves(const LanguageModel& model);
 // Returns PeftHalves and the parameters that are trained in full beside the adapters.
 std::map<std::string, PeftTensor> PeftTensors(const LanguageModel& model);
 
-// Returns the added tokens of the tokenizer at `path`, of which "" means that there is none, with
-// those of --new_tokens; empty without such. Errors of AddNewTokens and the files.
+// If --new_tokens is set, returns all added tokens of the tokenizer at `path` after they are added
+// to it; otherwise an empty list. InvalidArgument if `path` is "", which means that there is no
+// tokenizer. Errors of AddNewTokens and the files.
 absl::StatusOr<std::vector<AddedToken>> NewTokensOf(const TrainOptions& options,
                                                     const std::string& path);
 
@@ -104,8 +105,8 @@ class ModelSource {
   }
   // Returns TokenIds (below) for this model; those of `tokenizer` if it is trained from scratch.
   nlohmann::json TokenIds(const Tokenizer* tokenizer) const;
-  // Returns the generation_config.json beside the model; nullopt if there is none, or if the model
-  // is trained on bytes, for which its ids mean other tokens. `tokenizer` may be null.
+  // Returns the generation_config.json beside the model. nullopt if there is none, or if the model
+  // is trained on bytes: the ids in the file then mean other tokens. `tokenizer` may be null.
   absl::StatusOr<std::optional<std::string>> ReadGenerationConfig(const Tokenizer* tokenizer) const;
 
  private:

@@ -103,7 +103,8 @@ absl::Status RankRun::SetUpAndTrain() {
   }
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
   SayTraced();
-  // Checkpoints and models come first; an error of the last sample must not lose them.
+  // Finishes checkpoints and models before the last sample, so that an error of the sample cannot
+  // lose them.
   if (store_->can_save()) ZEROTH_RETURN_IF_ERROR(Hear(store_->Wait()));
   if (interrupted_ && !store_->can_save()) {
     EndWith(FailedPrecondition("a signal ended the run after step ", step,
@@ -218,8 +219,8 @@ absl::Status RankRun::SetUp() {
 
 absl::Status RankRun::CompareWithRankZero() {
   if (spec_.ranks_are_threads) return absl::OkStatus();
-  // Of large data, compares a sample of tokens from all over it, which even a slow disk reads
-  // quickly.
+  // If the data is large, compares only a sample of tokens spread over all of it, which even a slow
+  // disk reads quickly.
   constexpr int64_t kSmall = int64_t{1} << 20;
   constexpr int64_t kCompared = 256;
   nlohmann::json facts;

@@ -103,7 +103,7 @@ absl::Status RankRun::ComputeReferences(std::vector<std::string>& notes) {
 absl::StatusOr<bool> RankRun::Step(int64_t step, Clock::time_point start) {
   const Clock::time_point step_start = Clock::now();
   ZEROTH_RETURN_IF_ERROR(trace_->BeforeStep(step + 1));
-  // Recorded on the compute stream, which is idle meanwhile.
+  // The timeline shows loading on the compute stream, which is idle meanwhile.
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<Batch> micro_batches,
                           Timed(trace_->timeline(), device().compute_stream(), "load", "data",
                                 [&] { return batches_->Take(); }));
@@ -287,7 +287,8 @@ absl::StatusOr<RankRun::Evaluation> RankRun::Evaluate() {
         static_cast<double>(CountedTargets(micro_batches).value_or(TokensPerStep(options_)));
     sum += result.loss * weight;
     const PreferenceStatistics pairs = result.preference.value_or(PreferenceStatistics());
-    // Judgements count in the mean of their own reward.
+    // With judgements, each of the two rewards is a mean over its own answers, desirable or
+    // undesirable.
     const double of_chosen = judges ? pairs.desirable * weight : weight;
     chosen += pairs.reward_chosen * of_chosen;
     rejected += pairs.reward_rejected * (judges ? weight - of_chosen : weight);

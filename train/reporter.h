@@ -34,7 +34,7 @@ class Reporter {
                                                           const std::string& out, double gemm_rate,
                                                           int64_t first_step, int64_t steps);
 
-  // `waited`: seconds that each rank waited in the step before (StepResult::waited_before).
+  // `waited`: seconds that each rank waited in the previous step (StepResult::waited_before).
   void Step(const StepMetrics& metrics, absl::Span<const double> waited, double seconds_left);
   // Prints and writes the losses on held-out data. A run that only evaluates writes nothing.
   void Evaluation(const EvaluationMetrics& metrics);

@@ -103,7 +103,7 @@ absl::StatusOr<RunProgress> LoadCheckpoint(const std::string& path, const TrainO
   if (!state.ok()) return WithBaseDtype(state.status(), options, progress);
   LoadedState loaded = *std::move(state);
   notes = std::move(loaded.notes);
-  // An average of which parts are missing is useless.
+  // An average with missing parts is useless.
   if (loaded.incomplete.count("ema") > 0) {
     progress.trainer.ema_updates = 0;
     notes.push_back("the average of the weights starts again");

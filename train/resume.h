@@ -65,7 +65,7 @@ nlohmann::json ResultFlags(const TrainOptions& options);
 // Returns "lr is 0.1, was 0.2" for each member that both objects have with different values.
 // Members of only one object come from another version of the program and are not compared.
 std::vector<std::string> Changed(const nlohmann::json& before, const nlohmann::json& now);
-// As Changed, for ResultFlags: "--lr is 0.1, was 0.2". Words that were renamed are compared by
+// Like Changed, for ResultFlags: "--lr is 0.1, was 0.2". Words that were renamed are compared by
 // their new names.
 std::vector<std::string> ChangedFlags(nlohmann::json before, const nlohmann::json& now);
 

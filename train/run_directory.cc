@@ -51,7 +51,7 @@ bool IsModel(absl::string_view name) {
   return std::find(std::begin(kModels), std::end(kModels), name) != std::end(kModels);
 }
 
-// Checkpoints that are newer than the one from which a run resumed.
+// Prefix of the new names of checkpoints that are newer than the one that a run resumed from.
 constexpr char kSetAside[] = "set-aside-step-";
 
 // The entries of a directory that runs write.
@@ -144,8 +144,8 @@ absl::Status WithAdvice(int error, const std::string& action) {
                   "no directory for this run (--out=DIRECTORY names one of your own)");
 }
 
-// True if this machine sees a file `name` in `directory`, which is opened each time: NFS then asks
-// the server, where a look-up alone may repeat what it found before.
+// True if this machine sees a file `name` in `directory`. Opens the directory each time, so that
+// NFS asks the server; a look-up alone may return a cached answer.
 bool Sees(const std::string& directory, const std::string& name) {
   const FileDescriptor opened(
       TEMP_FAILURE_RETRY(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)));

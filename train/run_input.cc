@@ -273,7 +273,7 @@ absl::StatusOr<ExportOptions> ExportOptionsOf(const RunSpec& spec, const RunInpu
   result.token_ids = input.source.TokenIds(input.tokenizer.get());
   if (input.end_of_turn.has_value()) AddEndOfTurn(*input.end_of_turn, result.token_ids);
   result.directory.kind = kind;
-  // The type of the base model does not decide that of adapters.
+  // The base model's dtype does not decide the dtype of exported adapters.
   const bool is_bf16 = options.export_dtype == ExportDType::kAuto
                            ? kind == HfDirectoryKind::kModel && AllWeightsAreBf16(input.source)
                            : options.export_dtype == ExportDType::kBf16;

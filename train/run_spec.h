@@ -51,7 +51,7 @@ absl::StatusOr<TrainOptions> ResolveOnMachine(const TrainOptions& given, bool is
 // a separate run in the same --out, or if no back end can connect them.
 absl::StatusOr<std::string> ChooseBackEnd(const TrainOptions& options,
                                           const ProcessEnvironment& ranks);
-// As above, with the launcher of this process.
+// Like the function above, with the launcher of this process.
 absl::StatusOr<std::string> ChooseBackEnd(const TrainOptions& options);
 // Sets world_size and local_world_size. Returns whether the ranks are threads of this process.
 // InvalidArgument if the launcher has started another number than world_size; NotFound as

@@ -68,7 +68,8 @@ absl::Status CheckAdapter(const GgufFile& file, const Base& base) {
                          ", but the base model is a \"", base.architecture, "\"");
 }
 
-// Reads a half's rank, which must be that of the halves before it.
+// Sets `*rank` to the LoRA rank in the shape of one A or B tensor. Refuses a rank that differs from
+// that of the earlier tensors, unless `*rank` is still 0.
 absl::Status SetRank(const GgufFile& file, const std::string& name, bool is_a, int64_t* rank) {
   const Shape& shape = file.Find(name)->shape;
   const int dim = shape.rank() - (is_a ? 2 : 1);
@@ -121,8 +122,8 @@ absl::Status ConvertAdapterToGguf(const HfConfig& base_config, const PeftAdapter
                             GgufCopyOf(weights, halves[i].from, renamed, base.division,
                                        /*to_gguf=*/true, dtype));
     if (!copy) continue;
-    // A model that stores its weights transposed (GPT-2) may store the halves transposed, too;
-    // their rows keep their order.
+    // A model that stores its weights transposed (GPT-2) may also store A and B transposed; their
+    // rows keep their order.
     if (halves[i].relayout != Relayout::kNone) copy->relayout = halves[i].relayout;
     copies.push_back(*std::move(copy));
   }

@@ -193,7 +193,7 @@ std::array<uint8_t, kLargeBlock> QuantizeGroups(Values values, const AffineSearc
   const float unit = StoreHalf(largest.scale / 63.0f, out);
   const float unit_minimum = StoreHalf(largest.minimum / 63.0f, out + 2);
   // Bytes 0 to 3 and 4 to 7: scales and minima of the first four groups. Bytes 8 to 11: the low
-  // four bits of the others, whose upper two bits are above those of the first.
+  // four bits of the other four groups, whose upper two bits are the top bits of bytes 0 to 7.
   uint8_t* const packed = out + 4;
   std::array<uint8_t, kLargeBlock> codes{};
   for (size_t g = 0; g < kGroups; ++g) {
@@ -210,7 +210,7 @@ std::array<uint8_t, kLargeBlock> QuantizeGroups(Values values, const AffineSearc
     }
     const float scale = unit * static_cast<float>(scale_code);
     const float minimum = unit_minimum * static_cast<float>(minimum_code);
-    // With the scale 0 all codes mean the same.
+    // If the scale is 0, every code has the same value.
     if (scale == 0.0f) continue;
     for (size_t i = g * kGroup; i < (g + 1) * kGroup; ++i) {
       codes[i] = static_cast<uint8_t>(Nearest((values[i] + minimum) / scale, 0, search.max_code));
@@ -290,7 +290,7 @@ void QuantizeQ6_K(Values values, uint8_t* out) {
   }
   const float inverse = -128.0f / largest;
   const float unit = StoreHalf(1.0f / inverse, scale_codes + kGroups);
-  // Codes are stored plus 32. With the scale 0 all mean the same.
+  // Codes are stored plus 32. If the scale is 0, every code has the same value.
   std::array<uint8_t, kLargeBlock> codes{};
   for (size_t g = 0; g < kGroups; ++g) {
     const float scale_code = Nearest(inverse * scales[g], -128, 127);

@@ -111,8 +111,9 @@ absl::StatusOr<GgufMetadata> LlamaMetadata(const HfConfig& config, absl::string_
   out.Count("block_count", config.GetInt("num_hidden_layers"));
   out.Count("feed_forward_length", config.GetInt("intermediate_size"));
   out.Count("attention.head_count", heads);
-  // For these two keys of a Mistral, absence differs from null, which means as many as heads, and
-  // no window.
+  // A Mistral config.json distinguishes null from an absent key in two cases. If
+  // num_key_value_heads is null, there are as many key heads as query heads; if sliding_window is
+  // null, there is no window.
   const char* const kv_heads = "num_key_value_heads";
   out.Count("attention.head_count_kv",
             config.GetIntOr(kv_heads, (mistral || mixtral) && !config.json().contains(kv_heads)
@@ -173,8 +174,8 @@ absl::StatusOr<HfConfig> Gpt2Config(const GgufMetadata& metadata, const HfConfig
 }
 
 void SetRope(const HfConfigFacts& facts, ConfigBuilder& out) {
-  // As in llama.cpp: the default type is linear, a factor of 0 means no scaling, and older files
-  // use another key.
+  // These are llama.cpp's rules: the default type is linear, a factor of 0 means no scaling, and
+  // older files use another key.
   const std::string type = out.TextOr("rope.scaling.type", "linear");
   const double factor = out.DoubleOr("rope.scaling.factor", out.DoubleOr("rope.scale_linear", 0.0));
   if (facts.rope) {

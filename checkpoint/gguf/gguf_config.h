@@ -41,7 +41,8 @@ struct GgufTensorName {
   GgufLayout layout = GgufLayout::kSame;
   // llama.cpp requires this tensor in F32, whatever the dtype of the others.
   bool always_float32 = false;
-  // Index of the expert: Hugging Face has a tensor per expert, where GGUF stacks those of a block.
+  // Index of the expert. Hugging Face has one tensor per expert; GGUF stacks the experts of a block
+  // in one tensor.
   std::optional<int64_t> expert;
 };
 
@@ -51,8 +52,8 @@ absl::Status CheckGgufArchitecture(absl::string_view architecture);
 // Returns GGUF's architecture for a model_type of Hugging Face. The names are the same, except that
 // Mistral and Mixtral are Llamas, "qwen3_moe" is "qwen3moe", and "gemma3_text" is "gemma3".
 absl::string_view GgufArchitectureOf(absl::string_view model_type);
-// Returns the naming scheme of a file's tensors, `naming` below: "mixtral" for a Llama with
-// experts, and otherwise the architecture.
+// Returns the naming scheme of a file's tensors: "mixtral" for a Llama with experts, and otherwise
+// the architecture. The functions below take it as `naming`.
 absl::StatusOr<std::string> GgufNamingOf(const GgufMetadata& metadata);
 
 // Returns the GGUF name of a Hugging Face tensor. Empty for tensors that hold no parameters (masks
@@ -61,9 +62,9 @@ absl::StatusOr<std::string> GgufNamingOf(const GgufMetadata& metadata);
 absl::StatusOr<std::optional<GgufTensorName>> GgufNameOf(absl::string_view naming,
                                                          absl::string_view hf_name);
 
-// The inverse: `name` of the result is Hugging Face's. Empty for "rope_freqs.weight", which
-// config.json expresses otherwise. `expert` selects a tensor where GGUF stacks those of all
-// experts.
+// The inverse of GgufNameOf: `name` of the result is Hugging Face's. Empty for "rope_freqs.weight",
+// which config.json expresses otherwise. If the GGUF tensor stacks all experts, `expert` selects
+// one.
 absl::StatusOr<std::optional<GgufTensorName>> HfNameOf(absl::string_view naming,
                                                        absl::string_view gguf_name,
                                                        int64_t expert = 0);

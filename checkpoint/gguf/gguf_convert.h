@@ -50,7 +50,7 @@ absl::Status ConvertHfToGguf(const HfDirectory& model, const std::string& path,
                              const GgufExportOptions& options = {},
                              std::vector<std::string>* notes = nullptr);
 
-// Returns the error with which ConvertHfToGguf would refuse the vocabulary of `model`; OK if the
+// Returns the error that ConvertHfToGguf would return for the vocabulary of `model`. OK if the
 // family or its kind of tokenizer has no mapping at all.
 absl::Status CheckGgufVocabulary(const HfDirectory& model);
 

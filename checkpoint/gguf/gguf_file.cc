@@ -51,7 +51,7 @@ absl::Status GgufFile::ReadElements(absl::string_view name, int64_t begin,
                                               " + ", count, ") of tensor \"", name,
                                               "\", which has ", numel));
   }
-  // Some blocks at a time, of which the first and the last may be needed in part.
+  // Reads 4096 blocks at a time. Only parts of the first and the last block may be needed.
   const int64_t step = one.block() * 4096;
   while (!out.empty()) {
     const int64_t first = begin / one.block() * one.block();

@@ -121,8 +121,8 @@ struct GgufHeader {
   // Shapes are row-major, so the last dimension is the file's first. Ranges count from
   // `data_begin`.
   TensorEntries tensors;
-  // Those of `tensors` that are stored in quantised blocks. Their entries say F32, the type that
-  // reads return, but their ranges are those of the blocks.
+  // The quantised tensors among `tensors`. Their entries have dtype F32, which reads return, but
+  // the byte ranges of the quantised blocks.
   GgufPackedTensors blocks;
   // Offset of the first data byte in the file.
   int64_t data_begin = 0;

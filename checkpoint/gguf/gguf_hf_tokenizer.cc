@@ -132,7 +132,7 @@ std::optional<Json> PreTokenizerOf(const std::string& pre) {
   return Json{{"type", "Sequence"}, {"pretokenizers", Json::array({split, byte_level(false)})}};
 }
 
-// The "post_processor" that puts the prefix and the suffix beside each text.
+// Returns the "post_processor" that adds the prefix and the suffix to each text.
 Json PostProcessorOf(const GgufVocabulary& vocabulary) {
   if (vocabulary.prefix.empty() && vocabulary.suffix.empty()) return Json();
   Json special = Json::object();

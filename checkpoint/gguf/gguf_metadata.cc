@@ -35,7 +35,8 @@ struct QuantisedType {
   absl::string_view name;
 };
 
-// Reading accepts those of kGgufFormats alone, and writing those of GgufBlock.
+// Only the types of kGgufFormats can be read, and only those of GgufBlock can be written. The
+// others are listed for messages.
 constexpr std::array<QuantisedType, 24> kQuantised = {
     {{2, "Q4_0"},   {3, "Q4_1"},    {6, "Q5_0"},     {7, "Q5_1"},    {8, "Q8_0"},
      {9, "Q8_1"},   {10, "Q2_K"},   {11, "Q3_K"},    {12, "Q4_K"},   {13, "Q5_K"},

@@ -127,7 +127,8 @@ absl::StatusOr<HfDirectory> OpenGgufModel(const std::string& path) {
 absl::Status SetGgufTokenizer(const GgufMetadata& metadata, HfDirectory* model) {
   GgufImportNotes problems;
   const auto files = GgufTokenizerFiles(metadata, &problems);
-  // Token files need no tokenizer, and --tokenizer can name another one.
+  // Not an error of the model: data of token ids needs no tokenizer, and --tokenizer can name
+  // another one.
   if (!files.ok()) problems = {std::string(files.status().message())};
   if (!problems.empty()) model->set_tokenizer_problem(problems[0]);
   if (!files.ok() || files->empty()) return absl::OkStatus();

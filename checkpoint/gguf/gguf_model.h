@@ -37,8 +37,9 @@ class GgufWeights final : public WeightsSource {
   const GgufMetadata& metadata() const { return file_->metadata(); }
   // The weights that are stored in blocks, and their formats (never kNone).
   const std::map<std::string, PackedFormat, std::less<>>& blocks() const { return blocks_; }
-  // Reads bytes [begin, begin + out.size()) of such a weight: the blocks of its first row, then
-  // those of its second, and so on. NotFound for other weights; errors of RandomAccessFile.
+  // Reads bytes [begin, begin + out.size()) of a weight in blocks(): the quantised blocks of its
+  // first row, then of its second, and so on. NotFound for other weights. Also the errors of
+  // RandomAccessFile.
   absl::Status ReadBlocks(absl::string_view name, int64_t begin, absl::Span<uint8_t> out) const;
 
  private:

@@ -85,7 +85,7 @@ const std::vector<Family>& Families() {
                                               {"self_attn.k_norm", "attn_k_norm", plus_one}};
   const std::vector<Row> dense = {
       {"mlp.gate_proj", "ffn_gate"}, {"mlp.up_proj", "ffn_up"}, {"mlp.down_proj", "ffn_down"}};
-  // ffn_up has the rows of gate, then those of up.
+  // In these files ffn_up consists of gate's rows followed by up's rows.
   const std::vector<Row> fused = {{"mlp.gate_up_proj", "ffn_up"}, {"mlp.down_proj", "ffn_down"}};
   // llama.cpp computes the routing in float32.
   const std::vector<Row> mixture = {{"mlp.gate", "ffn_gate_inp", GgufLayout::kSame, true},

@@ -208,7 +208,8 @@ absl::StatusOr<GgufVocabulary> SentencePieceVocabulary(const SentencePieceModel&
       ZEROTH_ASSIGN_OR_RETURN(*id, files.Named(name));
     }
   }
-  // As the tokenizer of such a file does.
+  // Texts begin with the begin-of-text token if the model has one, as in the tokenizer that
+  // OpenTokenizer makes of such a file.
   if (model.FindControl(model.bos_piece) >= 0) result.prefix = {*result.bos};
   ZEROTH_RETURN_IF_ERROR(Finish(&result));
   return result;
@@ -277,7 +278,7 @@ absl::StatusOr<std::map<std::string, std::string>> SentencePieceFiles(
   config["add_bos_token"] = !vocabulary.prefix.empty();
   config["add_eos_token"] = false;
   config["add_prefix_space"] = vocabulary.add_space_prefix;
-  // llama.cpp, too, puts that space behind each added token.
+  // Like llama.cpp, "legacy" puts that space behind each added token as well.
   config["legacy"] = true;
   return std::map<std::string, std::string>{{"tokenizer.model", SerializeSentencePieceModel(model)},
                                             {"tokenizer_config.json", DumpJson(config, 2)}};

@@ -23,7 +23,7 @@ absl::Status SetTokens(const HfTokenizer& files, GgufVocabulary* result);
 // The vocabulary of a tokenizer.json with byte fallback, which transformers makes of a
 // SentencePiece model. Unimplemented for one that llama.cpp's "llama" would not follow.
 absl::StatusOr<GgufVocabulary> SentencePieceVocabulary(const HfTokenizer& files);
-// The same of a tokenizer.model, and of the tokens that `config`, the result of
+// The vocabulary of a tokenizer.model, with the tokens that `config`, the result of
 // ReadTokenizerConfig, adds to it.
 absl::StatusOr<GgufVocabulary> SentencePieceVocabulary(const SentencePieceModel& model,
                                                        nlohmann::json config);

@@ -57,7 +57,8 @@ std::string Repair(absl::string_view damaged) {
   json.erase("checksum");
   const std::string right =
       ChecksumText(ChecksumOf(json.dump(-1, ' ', false, Json::error_handler_t::replace)));
-  // In the text, so that what the parser makes of the rest is not hidden from it.
+  // Replaces the checksum in the text instead of writing `json`, so that the parser under test
+  // still sees the rest of the damaged text.
   std::string text(damaged);
   const size_t place = text.rfind(stated);
   if (place != std::string::npos) text.replace(place, stated.size(), "\"" + right + "\"");

@@ -106,7 +106,7 @@ const CheckpointTensor* CheckpointReader::Find(absl::string_view parameter,
 
 void CheckpointReader::ReadAhead(int fd, int file, int64_t begin) {
   int64_t& advised = advised_[file];
-  // After a jump the earlier request does not matter.
+  // After a jump, forget the earlier request.
   if (begin < advised - kReadAheadBytes || begin > advised) advised = begin;
   if (advised - begin > kReadAheadBytes / 2) return;
   posix_fadvise(fd, advised, begin + kReadAheadBytes - advised, POSIX_FADV_WILLNEED);

@@ -46,7 +46,8 @@ class CheckpointReader {
   // InvalidArgument if its type does not convert, OutOfRange if the range leaves it.
   absl::Status Read(absl::string_view parameter, absl::string_view state, int64_t begin,
                     absl::Span<float> out);
-  // The same in the stored type; `out` has the bytes of whole elements.
+  // Like Read, but returns elements in the stored type. The size of `out` must be a whole number of
+  // elements.
   absl::Status ReadBytes(absl::string_view parameter, absl::string_view state, int64_t begin,
                          absl::Span<uint8_t> out);
 
@@ -82,7 +83,7 @@ class CheckpointReader {
   const CheckpointIndex index_;
   std::map<int, FileDescriptor> open_;
   std::map<int, int64_t> advised_;  // by file: the end of the prefetched range
-  // The last block of which only a part was read: the next range often begins in it.
+  // The block that was last read in part. The next range often begins in it.
   const CheckpointPiece* cached_piece_ = nullptr;
   int64_t cached_block_ = 0;
   std::vector<uint8_t> cache_;

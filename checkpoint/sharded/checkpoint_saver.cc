@@ -295,7 +295,8 @@ absl::Status CheckpointSaver::Wait() {
     std::unique_lock<std::mutex> lock(mutex_);
     changed_.wait(lock, [&] { return jobs_.empty(); });
   };
-  // As in Save: rank 0 learns of failures before it waits for manifests of failed shards.
+  // In the same order as Save: rank 0 learns of failures first, and does not wait for the manifests
+  // of failed shards.
   if (!is_leader()) await_jobs();
   ZEROTH_RETURN_IF_ERROR(ExchangeOutcomes());
   if (is_leader()) await_jobs();

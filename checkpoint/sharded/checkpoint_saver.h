@@ -95,11 +95,12 @@ class CheckpointSaver {
   // background and that neither Wait nor TakeFailed has reported.
   absl::Status Wait();
 
-  // As of the last Save or Wait, and the same on every rank: the saves that have failed since the
-  // last call, in the background or not; and the number of failures since the last completed save.
+  // Returns the saves that failed since the last call, in the background or not; and the number of
+  // failures since the last completed save. Both are as of the last Save or Wait, and the same on
+  // every rank.
   std::vector<FailedSave> TakeFailed();
   int failures_in_a_row() const { return failures_in_a_row_; }
-  // On rank 0: errors since the last call that did not fail a save.
+  // On rank 0, returns the errors since the last call that did not make a save fail.
   std::vector<std::string> TakeWarnings();
 
   // For this rank alone, without waiting: true if nothing is being written; and the fraction in [0,

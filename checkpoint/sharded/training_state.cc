@@ -15,7 +15,7 @@
 namespace zeroth {
 namespace {
 
-// The ranks that hold the same elements of a segment: their number, and this rank's index.
+// How many ranks hold the same elements of a segment, and this rank's index among them.
 struct Holders {
   int64_t count = 1;
   int64_t index = 0;

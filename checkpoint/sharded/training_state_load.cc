@@ -103,7 +103,7 @@ bool HasParameter(const CheckpointReader& reader, const Parameter& parameter) {
          found->second.shape == parameter.global_shape();
 }
 
-// The checkpoint's tensor of a parameter's state; null if it has none.
+// Returns the tensor that stores `state` of `parameter` in the checkpoint; null if there is none.
 const CheckpointTensor* SourceOf(const CheckpointReader& reader, const Parameter& parameter,
                                  const ShardState& state) {
   return HasParameter(reader, parameter) ? reader.Find(parameter.name(), state.name) : nullptr;

@@ -20,8 +20,8 @@ namespace zeroth {
 absl::StatusOr<std::vector<std::string>> ParseFlagsAndWords(absl::string_view usage,
                                                             std::string source, int argc,
                                                             char** argv);
-// The same for a program that takes only flags. Also calls EnterUsersDirectory(). InvalidArgument
-// for any other word shows `example`, a flag.
+// Like ParseFlagsAndWords, for a program that takes only flags. Also calls EnterUsersDirectory().
+// The InvalidArgument for any other word shows `example`, a flag.
 absl::Status ParseFlags(absl::string_view usage, std::string source, absl::string_view example,
                         int argc, char** argv);
 

@@ -69,7 +69,8 @@ std::vector<std::string> InOtherNumbers(absl::string_view name,
 
 // Returns the names of `ours` that `name` may be a misspelling of.
 std::vector<std::string> SpelledAlike(absl::string_view name, absl::Span<const std::string> ours) {
-  // Allows one error for four letters, and at least one. With more errors it is another word.
+  // Allows one edit for each four letters, and at least one. With more edits it is a different
+  // word.
   size_t nearest = std::max<size_t>(1, name.size() / 4);
   std::vector<std::string> alike;
   for (const std::string& our : ours) {

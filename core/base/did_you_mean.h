@@ -21,7 +21,8 @@ struct NamedElsewhere {
 std::string DidYouMean(absl::string_view unknown, absl::Span<const NamedElsewhere> elsewhere,
                        absl::Span<const std::string> ours, absl::string_view prefix = "");
 
-// The same, followed by all names: "; did you mean cpu? This program has: cpu".
+// Returns the hint of DidYouMean, followed by all names: "; did you mean cpu? This program has:
+// cpu".
 std::string InsteadOf(absl::string_view unknown, absl::Span<const NamedElsewhere> elsewhere,
                       absl::Span<const std::string> ours);
 

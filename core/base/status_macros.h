@@ -44,7 +44,8 @@ absl::Status Unimplemented(const Parts&... parts) {
     }                                                               \
   } while (false)
 
-// As above, with "context: " put before the message. `context` is evaluated only on error.
+// Like ZEROTH_RETURN_IF_ERROR, but puts "context: " before the message. `context` is evaluated only
+// on error.
 #define ZEROTH_RETURN_IF_ERROR_WITH(expr, context)                  \
   do {                                                              \
     if (absl::Status zeroth_status = (expr); !zeroth_status.ok()) { \

@@ -49,7 +49,7 @@ class CallLedger {
   // Returns the world's error if it is broken. FailedPrecondition, which breaks the world, if the
   // call differs from another rank's, or if a missing rank will never make it.
   absl::Status ArriveLocked(int rank, const CollectiveCall& call);
-  // As above, but shares the call: equal pointers skip the comparison of fields.
+  // Like the function above, but shares the call: equal pointers skip the comparison of fields.
   absl::Status ArriveLocked(int rank, SharedCall call);
   // The number of calls that all ranks have arrived at. May be read without the mutex.
   uint64_t completed() const { return completed_.load(std::memory_order_acquire); }
@@ -102,7 +102,7 @@ class CallLedger {
   int first_to_arrive_ = 0;
   int left_ = 0;  // ranks that have destroyed their communicator
   // The fewest calls that a rank had issued when it destroyed its communicator or returned. Once
-  // the others have completed as many, their next call lacks that rank.
+  // the others have completed that many, that rank will never join their next call.
   uint64_t calls_before_departure_ = std::numeric_limits<uint64_t>::max();
   std::atomic<uint64_t> completed_{0};
   std::condition_variable changed_;

@@ -135,10 +135,11 @@ class Communicator {
   // Completes on `stream` once every rank's stream has reached its barrier.
   virtual absl::Status Barrier(Stream& stream, absl::string_view label) = 0;
 
-  // As AllGather for each of `gathers`, or ReduceScatter for each of `reductions`, such as those of
-  // all parameters of a unit. A transport may run the calls as one operation, and then in any order
-  // or at once. So the buffers of different calls must not overlap. Ranks compare them, and
-  // CommStats counts them, as separate calls. All ranks pass equally many, which nothing compares.
+  // Like AllGather for each of `gathers`, or ReduceScatter for each of `reductions`, such as those
+  // of all parameters of a unit. A transport may batch the calls into one operation, and then run
+  // them in any order or at once. So the buffers of different calls must not overlap. Ranks compare
+  // them, and CommStats counts them, as separate calls. All ranks pass equally many, which nothing
+  // compares.
   virtual absl::Status AllGatherAll(absl::Span<const GatherBuffers> gathers, Stream& stream,
                                     absl::string_view label);
   virtual absl::Status ReduceScatterAll(absl::Span<const ReductionBuffers> reductions, ReduceOp op,
@@ -171,17 +172,18 @@ class Communicator {
   // color joins none and gets nullptr. Collective on the host, synchronous. The new communicator
   // orders its calls independently of this one. It may outlive this one, but not the world.
   virtual absl::StatusOr<std::unique_ptr<Communicator>> Split(int color, int key) = 0;
-  // As Split, for a group whose calls are gathers that overlap with compute. A back end may leave
-  // the device's SMs to compute. FailedPrecondition if the options demand that and it cannot.
+  // Like Split, for a group whose calls are gathers that overlap with compute. The back end may
+  // choose a way to gather that uses no SMs. FailedPrecondition if the options demand that and it
+  // cannot.
   virtual absl::StatusOr<std::unique_ptr<Communicator>> SplitForGathers(int color, int key) {
     return Split(color, key);
   }
-  // As Split, or SplitForGathers, for a caller that knows the members of this rank's new group, in
-  // its order: ranks of this group, with this one among them. Ranks of one color pass the same
+  // Like Split, or SplitForGathers, for a caller that knows the members of this rank's new group,
+  // in its order: ranks of this group, with this one among them. Ranks of one color pass the same
   // members. A communicator that stands for one rank alone cannot ask others which of them join.
   virtual absl::StatusOr<std::unique_ptr<Communicator>> SplitInto(absl::Span<const int> members,
                                                                   int color, bool for_gathers);
-  // As Split, with all ranks in one group.
+  // Like Split, with all ranks in one group.
   absl::StatusOr<std::unique_ptr<Communicator>> Duplicate() { return Split(0, rank()); }
 
   // Breaks the whole world on every rank, for a rank that cannot go on: pending and further calls

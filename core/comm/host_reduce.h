@@ -24,16 +24,17 @@ struct HostReduction {
   // Equal to `dtype`; or both are floating-point, and one of them is fp32.
   DType result_dtype = DType::kFloat32;
   ReduceOp op = ReduceOp::kSum;  // not kMean for integers, whose sums wrap around
-  // Adds the result to the destination: one, of fp32, that is not a source. Not for kMax.
+  // Adds the result to the destination instead of overwriting it. There must be one destination, of
+  // fp32, that is not a source. Not for kMax.
   bool accumulate = false;
   // kMean divides by this number of ranks, if each source is a sum over several. 0: by the number
   // of sources.
   int mean_of = 0;
 };
 
-// As HostReduction, for ranks' elements in one strided buffer: they lie at `others` in rank order,
-// `bytes_per_rank` apart. If own >= 0, those of rank `own` are at `own_elements` instead, and leave
-// no gap there.
+// A HostReduction whose sources lie in one strided buffer: at `others` in rank order,
+// `bytes_per_rank` apart. If own >= 0, the elements of rank `own` are at `own_elements` instead,
+// and the buffer has no gap for them.
 struct StridedReduction {
   const void* others = nullptr;
   int64_t bytes_per_rank = 0;

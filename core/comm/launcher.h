@@ -19,8 +19,8 @@
 namespace zeroth {
 
 struct LaunchOptions {
-  // The number of ranks to start. If a launcher starts the ranks (see WorldSize), 0 or the
-  // launcher's number.
+  // The number of ranks to start. If a launcher starts the ranks (see WorldSize), this must be 0 or
+  // the launcher's world size.
   int world_size = 1;
   // How long a rank waits in a collective for the others before it reports which of them are
   // missing.
@@ -59,7 +59,7 @@ using StartedRanksSource = std::function<absl::StatusOr<StartedRanks>()>;
 
 // For launchers: InvalidArgument for an invalid timeout or option.
 absl::Status CheckLaunchOptions(const LaunchOptions& options);
-// The same for a back end without NCCL's options.
+// Like CheckLaunchOptions, for a back end that does not support NCCL's options.
 absl::Status CheckLaunchOptionsWithoutNccl(const LaunchOptions& options,
                                            absl::string_view back_end);
 // For launchers: returns the result of `rank_main`, or an error for an exception that it throws.

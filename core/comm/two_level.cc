@@ -196,7 +196,7 @@ absl::Status RunInOrder(
       }
       ZEROTH_RETURN_IF_ERROR(exchange(messages));
       messages.clear();
-      // The last sums of the block before have just arrived.
+      // The last sums of the previous block have just arrived.
       if (begin == block * nodes && block > 0) ZEROTH_RETURN_IF_ERROR(finish(block - 1));
       for (int64_t step = begin; step < end; ++step) {
         for (const TwoLevelReduction& reduction : reductions) {

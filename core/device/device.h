@@ -50,7 +50,7 @@ class Stream {
 
   // Returns an event that is done when all work enqueued so far has run.
   virtual absl::StatusOr<std::shared_ptr<Event>> Record() = 0;
-  // The same, with an event that keeps the time at which it was done. Costs a little more.
+  // Like Record(), with an event that keeps the time at which it was done. Costs a little more.
   // Unimplemented if the device cannot tell the time.
   virtual absl::StatusOr<std::shared_ptr<Event>> RecordTime();
   // Work that is enqueued from now on runs after `event`. If the event has failed, this stream

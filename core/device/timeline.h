@@ -96,7 +96,7 @@ auto Timed(Timeline* timeline, Stream& stream, absl::string_view what, absl::str
 // The beginning of the label of a wait: "wait for gather h.0".
 inline constexpr char kWaitFor[] = "wait for";
 
-// As Timed, for `work` that `stream` waits for.
+// Like Timed, for `work` that `stream` waits for.
 template <typename Work>
 auto TimedWait(Timeline* timeline, Stream& stream, absl::string_view what, absl::string_view of,
                Work work, int64_t bytes = -1) -> decltype(work()) {

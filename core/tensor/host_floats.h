@@ -26,7 +26,8 @@ absl::StatusOr<std::vector<float>> ToHostFloats(const Tensor& tensor);
 // whole numbers from 0 to 255. Synchronous. InvalidArgument for other types, or another number of
 // values.
 absl::Status SetFromHostFloats(absl::Span<const float> values, const Tensor& tensor);
-// The same for elements [begin, begin + values.size()) of `state`, which belongs to `device`.
+// Sets elements [begin, begin + values.size()) of `state`, which must belong to `device`, in the
+// same way.
 absl::Status SetFromHostFloats(Device& device, absl::Span<const float> values,
                                const StateTensor& state, int64_t begin);
 

@@ -31,7 +31,7 @@ class Tensor {
   // Allocates uninitialised elements. Here and below, ResourceExhausted if the device has no room.
   static absl::StatusOr<Tensor> Empty(Device& device, Shape shape, DType dtype,
                                       MemoryCategory category);
-  // The same in memory that a transport can register, see Allocator::AllocateForTransport.
+  // Like Empty, in memory that a transport can register (Allocator::AllocateForTransport).
   static absl::StatusOr<Tensor> EmptyForTransport(Device& device, Shape shape, DType dtype,
                                                   MemoryCategory category);
   // Allocates zeros, which are written on the device's compute stream.
@@ -61,7 +61,7 @@ class Tensor {
   // Returns the address of the first element, in device memory. Aborts if undefined, as do the
   // views below.
   void* raw_data() const;
-  // The same, typed; aborts if T is not the tensor's type.
+  // Returns raw_data() as a T*. Aborts if T is not the tensor's type.
   template <typename T>
   T* data() const {
     ZEROTH_CHECK(DTypeOf<T>::value == dtype_);

@@ -225,7 +225,8 @@ absl::StatusOr<ChatTemplate::Conversation> ChatTemplate::Encode(absl::string_vie
                          : tokenizer_->EncodeTo(piece, /*continues=*/result.ids.size() > 0, add);
   };
   size_t at = 0;
-  // Sets the speaker of the text from here on; encodes what another speaker has said before.
+  // Sets the speaker of the text from here on. If the speaker changes, first encodes the text
+  // before it.
   const auto switch_to = [&](bool speaker) -> absl::Status {
     if (speaker != by_assistant) ZEROTH_RETURN_IF_ERROR(flush());
     by_assistant = speaker;

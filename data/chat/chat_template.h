@@ -84,14 +84,14 @@ class ChatTemplate {
   ChatTemplate(const Tokenizer& tokenizer, std::shared_ptr<const Source> source)
       : tokenizer_(&tokenizer), source_(std::move(source)) {}
 
-  // The template's text. `generated` gets what {% generation %} blocks wrote.
+  // Renders the template. `generated` gets the spans that {% generation %} blocks wrote.
   absl::StatusOr<std::string> Run(absl::Span<const ChatMessage> messages, const ChatTools& tools,
                                   bool opens_reply,
                                   std::vector<JinjaSpan>* generated = nullptr) const;
   static absl::StatusOr<ChatTemplate> Compile(absl::string_view jinja, const Tokenizer& tokenizer,
                                               const SpecialTokens& special_tokens,
                                               const ChatTools& tools);
-  // Reads what ends and opens a reply from what the template writes for a few messages with tools.
+  // Finds the texts that open and end a reply, by rendering a few messages with tools.
   absl::Status Probe(const ChatTools& tools);
   // Returns the assistant's replies in `text`, which Run wrote.
   absl::StatusOr<std::vector<JinjaSpan>> RepliesIn(absl::string_view text,
@@ -104,8 +104,8 @@ class ChatTemplate {
   absl::StatusOr<size_t> EndOfCalls(absl::string_view text, size_t begin,
                                     absl::Span<const ChatMessage> messages,
                                     const ChatTools& tools) const;
-  // OK if a change of the tools, of any tool call or of any tool's result would change `text`, and
-  // a change of a call also what {% generation %} blocks write.
+  // Checks that `text` depends on the tools, on every tool call and on every tool's result, and
+  // that the output of {% generation %} blocks depends on every call.
   absl::Status CheckWritesTools(absl::string_view text, absl::Span<const JinjaSpan> generated,
                                 absl::Span<const ChatMessage> messages,
                                 const ChatTools& tools) const;

@@ -20,15 +20,16 @@ namespace zeroth {
 
 struct ConversationOptions {
   int64_t seq_len = 0;
-  // True: every token of an example but its first is a target. False: only what the assistant says,
-  // and of prompt and completion only the completion.
+  // True: all tokens of an example except the first are targets. False: only the assistant's
+  // messages are, or the completion after a prompt.
   bool loss_on_all = false;
   ColumnNames columns{};
   OnLong on_long = OnLong::kTruncate;
   // Read pairs from records that are also of another kind, and refuse records without a pair.
   bool pairs = false;
-  // With pairs: read judged answers instead, from prompts with a completion and a "label", and from
-  // pairs, of which the chosen answer is desirable and the rejected one is not.
+  // With pairs: read judged answers instead of pairs. A record is a prompt with a completion and a
+  // "label", or a pair, whose chosen answer counts as desirable and whose rejected answer counts as
+  // undesirable.
   bool judgements = false;
 };
 

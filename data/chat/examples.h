@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Records of every kind but text as what a model learns from: a conversation, a prompt and its
+// Reads records of every kind except text as training examples: a conversation, a prompt and its
 // completion, a pair of either, or a judged completion.
 
 #pragma once
@@ -16,7 +16,8 @@
 namespace zeroth {
 
 struct Example {
-  // For a chat template. Empty: the example is the text of `prompt` and `completion`.
+  // The messages that a chat template renders. Empty: the example is the text of `prompt` and
+  // `completion`.
   std::vector<ChatMessage> messages;
   std::string prompt;
   std::string completion;

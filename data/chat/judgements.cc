@@ -16,7 +16,7 @@ absl::Span<const ChatMessage> PromptOf(const Example& example) {
   return absl::MakeConstSpan(example.messages).first(example.prompt_messages);
 }
 
-// True if the answer of `b` can follow the prompt of `a`, which is another one.
+// True if the prompts of `a` and `b` differ, and the answer of `b` can follow the prompt of `a`.
 bool Mismatches(const Example& a, const Example& b) {
   if (a.messages.empty() != b.messages.empty()) return false;
   if (a.messages.empty()) return a.prompt != b.prompt;
@@ -59,7 +59,7 @@ absl::StatusOr<Judgement> WithMismatchedAnswer(const std::vector<Judgement>& jud
   example.rejected_messages.assign(prompt.begin(), prompt.end());
   for (size_t i = mismatched.prompt_messages; i < mismatched.messages.size(); ++i) {
     example.rejected_messages.push_back(mismatched.messages[i]);
-    // What a record says of learning its answer says nothing about the KL.
+    // The record's flag of whether its answer is learned does not apply to the KL.
     example.rejected_messages.back().is_learned.reset();
   }
   return Judgement{

@@ -20,9 +20,9 @@ struct Judgement {
   std::string where;  // file, and line or number
 };
 
-// Adds what a record says: a judged completion, or the two answers of a pair, of which the chosen
-// one is desirable and the rejected one is not. They stay together, so that a held-out part has
-// both.
+// Adds the judgements of a record: a judged completion, or both answers of a pair, the chosen one
+// as desirable and the rejected one as undesirable. Both stay together, so that they are held out
+// together.
 void AddJudgements(Example example, RecordKind kind, const std::string& where,
                    std::vector<Judgement>& judgements);
 

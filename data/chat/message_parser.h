@@ -24,8 +24,8 @@ struct MessageFormat {
 extern const MessageFormat kOpenAiFormat;
 extern const MessageFormat kShareGptFormat;
 
-// Reads the list of messages `key` of a record, which has the key. InvalidArgument says which
-// message is wrong.
+// Reads the list of messages under `key` of a record, which must have that key. InvalidArgument
+// names the first wrong message.
 absl::StatusOr<std::vector<ChatMessage>> ParseMessages(const nlohmann::ordered_json& json,
                                                        const char* key,
                                                        const MessageFormat& format);
@@ -35,8 +35,8 @@ bool IsNothing(const nlohmann::ordered_json& value);
 
 // True for a key that says whether a message is learned.
 bool SaysWhetherLearned(absl::string_view key);
-// Reads the value of such a key. Weights between 0 and 1 are refused: the loss does not weigh
-// messages.
+// Reads the value of a key for which SaysWhetherLearned is true. Refuses weights between 0 and 1,
+// because the loss does not weigh messages.
 absl::StatusOr<bool> ReadLearned(absl::string_view key, const nlohmann::ordered_json& value);
 
 }  // namespace zeroth

@@ -20,8 +20,9 @@ namespace {
 
 using SpecialTokens = ChatTemplate::SpecialTokens;
 
-// The tokens that a template can name, as in transformers: those of the files beside it, and
-// otherwise the defaults of the class, for which the tokenizer's are used.
+// Returns the tokens that a template can name, as transformers defines them: the tokens in the
+// files beside the template, or else the defaults of the tokenizer class, which are taken from
+// `tokenizer`.
 absl::StatusOr<SpecialTokens> ReadSpecialTokens(const std::string& directory,
                                                 const Tokenizer& tokenizer) {
   SpecialTokens tokens = {{"eos_token", tokenizer.Decode({tokenizer.end_of_text()}).value_or("")}};

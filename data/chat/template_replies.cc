@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Runs a template, and finds the assistant's replies in what it writes.
+// Renders a template, and finds the assistant's replies in the text.
 
 #include <algorithm>
 #include <optional>

@@ -1,6 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Tools in what a template writes: none of them may be left out, and what they spell is text.
+// Checks that a template writes all tools, calls and results. Special tokens that these spell are
+// encoded as text.
 
 #include <cstddef>
 #include <cstdint>

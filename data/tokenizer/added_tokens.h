@@ -33,7 +33,7 @@ class AddedTokenFinder {
   bool CutsAtSpaces() const { return cuts_at_spaces_; }
 
   absl::Status Split(absl::string_view text, Sink sink) const;
-  // As Split, but other added tokens than special ones are text (Tokenizer::SplitSpecial).
+  // Like Split, but treats added tokens that are not special as text (Tokenizer::SplitSpecial).
   absl::Status SplitSpecial(absl::string_view text, Tokenizer::PartSink sink) const {
     return Split(text, [sink](absl::string_view part, const AddedToken* token) {
       const bool is_special = token != nullptr && token->special;

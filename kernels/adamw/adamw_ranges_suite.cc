@@ -32,7 +32,7 @@ struct AdamWPiece {
 // AdamW on many ranges in one call.
 class AdamWRangesSuite : public AdamWStateSuite {
  protected:
-  // The same scalars as coefficients in device memory.
+  // Returns `scalars` with its scalars moved to coefficients in device memory.
   AdamWArgs OnDevice(AdamWArgs scalars);
   // Pieces of random sizes of `count` elements, empty ones and gaps included, each at a place in a
   // separate parameter, with a random one of `sets` sets of scalars, every third on the device.

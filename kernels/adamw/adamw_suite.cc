@@ -90,7 +90,8 @@ TEST_P(AdamWSuite, EveryElementWithinUlpsOfFloat64) {
     for (size_t e = 0; e < param.size(); ++e) {
       const reference::AdamWElement expected =
           reference::AdamW(scaled, {param[e], m[e], v[e]}, grad[e]);
-      // The moment's two terms may cancel, so that its error is relative to their size.
+      // The two terms of the moment may cancel, so the tolerance is relative to the terms and not
+      // to their sum.
       const double m_terms =
           std::abs(args.beta1 * m[e]) + std::abs((1 - args.beta1) * scaled.grad_scale * grad[e]);
       ASSERT_NEAR(new_m[e], expected.m, 2 * kUlp * m_terms);

@@ -63,8 +63,9 @@ class TileCopier {
   __device__ __forceinline__ TileCopier(const T* head, int64_t stride)
       : from_(head + ThreadRow() * stride + ThreadColumn()) {}
 
-  // Begins to copy rows [first, first + kRows) of the head that lies `beside` elements from this
-  // one, with zeros beyond the sequence and beyond head_dim. All threads of the block must call it.
+  // Begins to copy rows [first, first + kRows) of the head at an offset of `beside` elements from
+  // this one, with zeros beyond the sequence and beyond head_dim. All threads of the block must
+  // call it.
   template <int kRows>
   __device__ __forceinline__ void Begin(int first, T* tile, int64_t stride, int seq, int head_dim,
                                         int beside = 0) const {
@@ -106,7 +107,8 @@ __device__ __forceinline__ const T* RowsForLane(const T* corner) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   return corner + lane % 16 * kMmaStride<kDim> + lane / 16 * 8;
 }
-// The same for two tiles of operand B, stored [columns, k]: a matmul with the transpose.
+// This lane's ldmatrix address for two tiles of operand B, stored [columns, k], so that the matmul
+// is with the transpose.
 template <int kDim, typename T>
 __device__ __forceinline__ const T* ColumnsForLane(const T* corner) {
   const int lane = static_cast<int>(threadIdx.x) % 32;

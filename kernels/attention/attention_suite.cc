@@ -218,7 +218,7 @@ TEST_P(AttentionSuite, WindowsAndDocumentsAroundTileEdges) {
   }
 }
 
-// A document that is packed after another one has the same result as alone.
+// A document has the same result alone and packed after another document.
 TEST_P(AttentionSuite, DocumentsDoNotSeeEachOther) {
   const AttentionShape shape{1, 130, 2, 1, 16};
   std::vector<int32_t> ids(130, 7);

@@ -237,7 +237,7 @@ TEST_P(BasicSuite, MeansOverGroupsOfRowsAndTheirBackward) {
   }
 }
 
-// By the definition, whatever part of a tensor a call processes.
+// Dropout follows DropsElement, whichever part of a tensor a call processes.
 TEST_P(BasicSuite, DropoutDropsWhoTheDefinitionSays) {
   constexpr float kRate = 0.3f;
   const DropoutDraws draws{
@@ -259,14 +259,14 @@ TEST_P(BasicSuite, DropoutDropsWhoTheDefinitionSays) {
   BasicArgs args{.op = BasicOp::kDropout, .a = from, .out = out, .scalar = kRate, .draws = draws};
   ASSERT_TRUE(kernels::Basic(kernels(), args).ok());
   EXPECT_EQ(Download(out), expected);
-  // The same for the last rows alone, given their first element.
+  // The last rows alone, given the index of their first element, have the same result.
   args.a = from.Rows(4, rows);
   args.draws.first_element += 4 * cols;
   const Tensor part = Unwritten(Shape({rows - 4, cols}));
   args.out = part;
   ASSERT_TRUE(kernels::Basic(kernels(), args).ok());
   EXPECT_EQ(Download(part), std::vector<float>(expected.begin() + 4 * cols, expected.end()));
-  // And for some columns, as a matrix of their own.
+  // So do some columns, as a separate matrix.
   const int64_t begin = 13, width = 100;
   std::vector<float> columns, expected_columns;
   for (int64_t i = 0; i < rows * width; ++i) {

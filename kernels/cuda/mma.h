@@ -78,7 +78,7 @@ __device__ __forceinline__ void MmaM16N8K16(float (&c)[4], const uint32_t (&a)[4
 #endif
 }
 
-// The same for two C and two B side by side, as LoadTiles loads B.
+// Like MmaM16N8K16, for two tiles of C and two of B side by side, as LoadTiles loads B.
 template <typename T>
 __device__ __forceinline__ void MmaM16N16K16(float (&left)[4], float (&right)[4],
                                              const uint32_t (&a)[4], const uint32_t (&b)[4]) {
@@ -106,8 +106,8 @@ __device__ __forceinline__ void LoadTiles(uint32_t (&tiles)[4], const void* shar
 #endif
 }
 
-// The same for the tiles' transposes: every lane gets elements [2 (lane % 4) ..][lane / 4] of tile
-// i, two of a column.
+// Like LoadTiles, for the transposed tiles: every lane gets elements [2 (lane % 4) ..][lane / 4] of
+// tile i, two in a column.
 __device__ __forceinline__ void LoadTilesTransposed(uint32_t (&tiles)[4], const void* shared_row) {
 #if defined(ZEROTH_CUDA_EMULATION)
   const emulation::WarpValues<const void*> rows(shared_row);

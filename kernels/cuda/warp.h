@@ -25,7 +25,7 @@ __device__ __forceinline__ float WarpMax(float x) {
   return x;
 }
 
-// Also for bits of float magnitudes, which compare as integers, NaN above all.
+// Also works on the bits of float magnitudes, which compare like integers, with NaN as the largest.
 __device__ __forceinline__ unsigned WarpMax(unsigned x) {
 #pragma unroll
   for (int mask = 16; mask > 0; mask /= 2) {

@@ -55,7 +55,8 @@ void ExpectCast(Device& device, Kernels& kernels, const std::vector<From>& value
   const absl::StatusOr<std::vector<To>> actual = dst->template ToHost<To>();
   ASSERT_TRUE(actual.ok());
   for (size_t i = 0; i < values.size(); ++i) {
-    // The same type copies, signalling NaNs included; otherwise a NaN may become any other.
+    // A cast to the same type copies bits, even of signalling NaNs. Otherwise a NaN may become any
+    // other NaN.
     if (!std::is_same_v<From, To> && std::isnan(Widen(values[i]))) {
       ASSERT_TRUE(std::isnan(Widen((*actual)[i]))) << "from bits " << Bits(values[i]);
       continue;

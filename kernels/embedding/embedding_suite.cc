@@ -53,7 +53,7 @@ TEST_P(EmbeddingSuite, ForwardPicksRowsAndAddsPositions) {
   }
 }
 
-// If a table is divided into halves, the sum of their results is that of the whole table.
+// If a table is divided into two parts, their results add up to the result of the whole table.
 TEST_P(EmbeddingSuite, PartsOfATableAddUp) {
   constexpr int64_t kVocab = 11, kFirst = 6, kDim = 7, kBatch = 2, kSeq = 9;
   for (const DType dtype : kElementTypes) {

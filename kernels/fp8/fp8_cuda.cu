@@ -135,7 +135,7 @@ bool IsAligned(const CastFp8Call& call, int width) {
 template <typename T, int kWidth>
 absl::Status FindLargest(const CastFp8Call& call, const LaunchTarget& target) {
   const LaunchShape columns = MapShape((call.cols + kWidth - 1) / kWidth, target.multiprocessors);
-  // The grid has as many rows as fill the device.
+  // The grid has just enough rows to fill the device.
   const int64_t down = std::max<int64_t>(
       1, int64_t{target.multiprocessors} * kBlocksPerMultiprocessor / columns.grid.x);
   const LaunchShape shape = {dim3(columns.grid.x, static_cast<unsigned>(std::min(down, call.rows))),

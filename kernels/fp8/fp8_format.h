@@ -41,7 +41,7 @@ constexpr float Fp8Multiplier(Fp8Format format, float amax) {
   return multiplier < kMost ? multiplier : kMost;
 }
 
-// Depths of matmuls are multiples of this, and tensors are aligned to as many bytes.
+// Depths of matmuls are multiples of this number, and tensors are aligned to this number of bytes.
 inline constexpr int64_t kFp8Step = 16;
 
 // Returns `depth` rounded up to kFp8Step. Padding with zeros does not change a matmul's result.

@@ -232,7 +232,7 @@ TEST_P(Fp8Suite, ExtremesOfTheScale) {
     const Codes zeros = Cast(format, DType::kFloat32, {0, -0.0f, 0}, 1, 3, 0, 3);
     EXPECT_EQ(zeros.codes, (std::vector<uint8_t>{0, 128, 0}));
     EXPECT_EQ(zeros.scale, (std::vector<float>{1, 0}));
-    // So small that the multiplier would leave the range of floats.
+    // These values are so small that the multiplier would leave the range of floats.
     const Codes tiny = Cast(format, DType::kFloat32, {1e-38f, 3e-39f}, 1, 2, 0, 2);
     EXPECT_EQ(tiny.scale[0], std::ldexp(1.0f, -126));
     EXPECT_EQ(int{tiny.codes[0]}, int{NearestCode(format, 1e-38f * 0x1p126f)});
@@ -309,8 +309,8 @@ void Fp8Suite::CheckProduct(const Fp8ProductCase& test) {
       double expected = sum * scale;
       if (test.accumulate) expected += static_cast<double>(old[at]);
       if (test.bias) expected += static_cast<double>(bias[static_cast<size_t>(n)]);
-      // Tensor cores keep fewer bits of a sum of 8-bit products than fp32 has: an H100 drops what
-      // lies 13 bits below the largest term, of each.
+      // Tensor cores keep fewer bits of a sum of 8-bit products than fp32 has: an H100 drops the
+      // bits of each term that lie 13 bits below the largest term.
       const double dropped = std::string(GetParam()) == "cuda"
                                  ? std::ldexp(largest, -12) * static_cast<double>(test.k + 1)
                                  : 1e-4 * magnitude;

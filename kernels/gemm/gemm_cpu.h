@@ -46,8 +46,8 @@ bool WidensOperands(DType dtype, int64_t depth);
 // false).
 absl::Status Bf16Matmul(const GemmCall& call, Workspace& workspace);
 
-// Returns the workspace of Bf16Matmul on so many threads, which oneDNN chooses for this CPU; 0 for a
-// call that it refuses.
+// Returns the workspace that oneDNN needs for Bf16Matmul on this CPU with `threads` threads; 0 for
+// a call that it refuses.
 int64_t Bf16WorkspaceBytes(const GemmCall& call, int threads);
 
 // to[rows, cols] (contiguous) = from[rows, cols] of `dtype`, whose rows are `ld` elements apart.

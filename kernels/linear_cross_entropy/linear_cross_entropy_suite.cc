@@ -296,8 +296,8 @@ TEST_P(LinearCrossEntropySuite, LargeLogitsDoNotOverflow) {
   }
 }
 
-// Logits of 16384 + x, which are exact in fp32 but for 2^-10 of rounding were something added to
-// them. The loss depends on their differences alone, and is as precise as that of small ones.
+// Logits are 16384 + x, exact in fp32, but adding to them would round by up to 2^-10. The loss
+// depends only on differences of logits, so it must be as precise as for small logits.
 TEST_P(LinearCrossEntropySuite, TheLossOfLargeLogitsIsPrecise) {
   constexpr int64_t kRows = 40;
   constexpr int64_t kVocab = 30;
@@ -311,8 +311,8 @@ TEST_P(LinearCrossEntropySuite, TheLossOfLargeLogitsIsPrecise) {
     }
     args.hidden = Upload({kRows, 2}, hidden, types.dtype);
     args.weight = Upload({kVocab, 2}, weight, types.dtype);
-    // It is the small difference of a row of the weight and the rows' mean: terms 80 times as large
-    // round by more than the tolerance of what remains.
+    // Skips dhidden: it is a small difference between a row of the weight and the rows' mean, whose
+    // terms are 80 times as large, so their rounding exceeds the tolerance.
     args.dhidden = Tensor();
     // Each run has another row's loss, so that the mean hides no row's error.
     for (int64_t row = 0; row < kRows; row += 7) {

@@ -16,8 +16,8 @@ namespace zeroth {
 struct LossChunk {
   const LinearCrossEntropyCall& call;
   const void* weight;  // [words, dim]
-  // The logits of the chunk; later their gradients in call.dtype, each row beginning where its
-  // logits began.
+  // The logits of the chunk. Later their gradients in call.dtype replace them; each row keeps its
+  // first address.
   float* logits;
   int64_t words;      // the vocabulary, padded or not; also the row stride of `logits`
   float* weight_sum;  // [words, dim], or null if dweight itself holds the sum of chunks

@@ -53,7 +53,7 @@ struct LayerNormBackwardArgs {
   bool accumulate_dgamma = false;
   Tensor dbeta;  // [dim], or undefined when frozen
   bool accumulate_dbeta = false;
-  // As in LayerNormArgs, but the sums of dy (gamma + gamma_offset) x rstd.
+  // Like LayerNormArgs::sums, but of dy (gamma + gamma_offset) x rstd.
   Tensor sums;
   int64_t width = 0;
 };

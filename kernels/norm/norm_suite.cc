@@ -86,7 +86,7 @@ NormSuite::Problem NormSuite::RandomProblem(int index) {
     const bool is_longest = index % 5 < 2;
     p.rows = is_longest ? RandomSize(1, 8) : RandomSize(64, 90);
     p.dim = 8 * RandomSize(1, is_longest ? 1100 : 130);
-    // On both sides of the longest row that a GPU's block holds.
+    // Row lengths on both sides of the longest row that a block of a GPU holds.
     if (index == 10) p.dim = 4096;
     if (index == 31) p.dim = 8192;
     if (index == 45) p.dim = 8200;
@@ -285,7 +285,7 @@ TEST_P(NormSuite, ColumnsOfRowsWithTheSumsOfWholeRows) {
       const Tensor whole_x = Upload({kRows, width}, x, dtype);
       const Tensor whole_dy = Upload({kRows, width}, dy, dtype);
       const Tensor whole_gamma = Upload({width}, gamma, dtype);
-      // The sums over whole rows: those of the parts, added up.
+      // The sums over whole rows are the sums of the parts, added up.
       std::vector<float> squares(kRows), products(kRows);
       const Tensor sums = Unwritten({kRows});
       const auto add_parts = [&](const Tensor& rstd, std::vector<float>& totals) {

@@ -15,8 +15,8 @@
 
 namespace zeroth {
 
-// The cost of a call. Its time is that of its arithmetic or of its memory traffic, whichever is
-// longer, or the sum of both unless `hides_memory`.
+// The cost of a call. Its time is the longer of its arithmetic and its memory traffic if
+// `hides_memory`, and their sum otherwise.
 struct KernelCost {
   double flops = 0;
   double flops_per_second = 1;

@@ -94,15 +94,15 @@ ZEROTH_ON_EVERY_DEVICE inline PairLoss LossOfPair(const PreferenceOptions& optio
   return pair;
 }
 
-// What a pair adds to the sums of which PreferenceStatistics are the means, and the derivatives of
-// its loss by both AnswerSums::losses.
+// What a pair adds to the sums behind the means of PreferenceStatistics, and the derivatives of its
+// loss with respect to the two AnswerSums::losses.
 struct PairNumbers {
   double sums[PreferenceStatistics::kCount] = {};
   double by_first = 0;
   double by_second = 0;
 };
 
-// Of an answer that is judged, in a batch whose KL is `kl`.
+// Returns the numbers of a judged answer, in a batch whose KL is `kl`.
 ZEROTH_ON_EVERY_DEVICE inline PairNumbers NumbersOfJudgement(const PreferenceOptions& options,
                                                              const AnswerSums& judged,
                                                              bool is_desirable, double kl) {
@@ -131,7 +131,7 @@ ZEROTH_ON_EVERY_DEVICE inline double MeanKl(const float* kl, int64_t count) {
   return sum > 0 ? sum / static_cast<double>(count) : 0.0;
 }
 
-// Of pair number `index` of the call, whose KL is MeanKl.
+// Returns the numbers of pair `index` of the call. `kl` is the result of MeanKl.
 ZEROTH_ON_EVERY_DEVICE inline PairNumbers NumbersOf(const PreferenceLossCall& call, int64_t index,
                                                     const AnswerSums& first,
                                                     const AnswerSums& second, double kl) {

@@ -253,7 +253,7 @@ TEST_P(PreferenceSuite, JudgementsAreThoseOfKto) {
       sums[3] += side * (judged[i] - kl) > 0 ? 1 / 1.5 : 0;
       sums[4] += (terms.empty() ? mismatched[i] : kl) / 1.5;
       sums[5] += labels[i] / 1.5;
-      // The derivative of 1 - sigmoid by losses, of which log p is the negative.
+      // The derivative of 1 - sigmoid with respect to the losses, which are -log p.
       weights[rows[i]] = weight * side * beta * sigmoid * (1 - sigmoid) / 1.5;
     }
     weights[1] = weights[0];

@@ -64,7 +64,7 @@ struct RopeArgs {
   AttentionShape shape;
   Tensor qkv;  // [batch, seq, packed_dim]
   RopeSpec spec;
-  // As AttentionArgs::starts: positions restart with each document. Undefined: a token's position
+  // Like AttentionArgs::starts: positions restart with each document. Undefined: a token's position
   // is its place in the sequence.
   Tensor starts = {};
   bool inverse = false;  // the transpose of the same call, which is its backward
@@ -78,7 +78,7 @@ absl::Status Rope(Kernels& kernels, const RopeArgs& args);
 
 }  // namespace kernels
 
-// What a device needs besides the table of angles.
+// The arguments that a device's implementation needs besides the table of angles.
 struct RopeRows {
   int64_t batch = 0;
   int64_t seq = 0;

@@ -152,7 +152,7 @@ absl::StatusOr<DecoderConfig> ReadConfig(const DecoderFamily& family, const nloh
   return config;
 }
 
-// `came` is the config.json from which the configuration was read.
+// `came` is the config.json that the model was built from.
 nlohmann::json WriteConfig(const DecoderFamily& family, const DecoderConfig& config,
                            const nlohmann::json& came) {
   nlohmann::json json = {{"model_type", family.model_type}};

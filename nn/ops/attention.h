@@ -19,7 +19,7 @@ namespace zeroth {
 absl::StatusOr<Value> AttentionOp(Context& context, const Value& qkv, AttentionShape shape,
                                   const std::optional<RopeSpec>& rope);
 
-// As AttentionOp, for tokens that follow those in the context's cache. Their keys and values are
+// Like AttentionOp, for tokens that follow those in the context's cache. Their keys and values are
 // added to the cache under `layer`. Records nothing.
 absl::StatusOr<Value> CachedAttentionOp(Context& context, const Value& qkv, AttentionShape shape,
                                         const std::optional<RopeSpec>& rope, const void* layer);

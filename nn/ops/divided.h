@@ -26,8 +26,8 @@ absl::StatusOr<TensorRanks*> RanksOf(Context& context, const Parameter& paramete
 // `beside` in either case.
 absl::StatusOr<Tensor> AllRows(Context& context, const Tensor& x, absl::string_view label,
                                const TensorRanks::Beside& beside = nullptr);
-// As AllRows, where every rank computes the same from all rows: the gradient is then equal on every
-// rank, and is not summed.
+// Like AllRows, but with a gradient. Every rank must compute the same from all rows, so that the
+// gradient is equal on every rank and is not summed.
 absl::StatusOr<Value> AllRowsOp(Context& context, const Value& x, absl::string_view label);
 // Convert the shape of this rank's rows to that of all rows, and back.
 Shape ShapeOfAllRows(const Context& context, const Shape& shape);
@@ -37,7 +37,7 @@ Shape ShapeOfOwnRows(const Context& context, const Shape& shape);
 // rows.
 absl::StatusOr<Tensor> SumOverRanks(Context& context, const Tensor& x, absl::string_view label,
                                     const TensorRanks::Beside& beside = nullptr);
-// As SumOverRanks, rounded to `dtype` at the end.
+// Like SumOverRanks, but rounds the sum to `dtype` at the end.
 absl::StatusOr<Tensor> RoundedSumOverRanks(Context& context, const Tensor& x, DType dtype,
                                            absl::string_view label,
                                            const TensorRanks::Beside& beside = nullptr);

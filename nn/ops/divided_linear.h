@@ -48,8 +48,8 @@ absl::StatusOr<Value> DepthDividedLinearOp(Context& context, const Value& x, con
                                            WeightLayout layout, Activation activation,
                                            bool is_read);
 
-// As LinearBackward, for a layer that is divided by outputs: the gradient of x is a sum over ranks.
-// `x` is what LinearOp was given, which may be a share of the rows.
+// Like LinearBackward, for a layer that is divided by outputs: the gradient of x is a sum over
+// ranks. `x` is what LinearOp was given, which may be a share of the rows.
 absl::Status OutputDividedBackward(Context& context, absl::Span<const LinearPart> parts,
                                    WeightLayout layout, const Tensor& x, GradientNode* x_node,
                                    const Tensor& dy);

@@ -64,7 +64,8 @@ class DividedLoss {
   // Writes the losses of a chunk and, if it is defined, `dlogits`.
   absl::Status Losses(const Tensor& logits, const Tensor& targets, const Tensor& statistics,
                       int64_t begin, const Tensor& dlogits);
-  // Of the rows of a chunk; only with Context::distillation().
+  // Returns the teacher's arguments for `count` rows from `begin` on. Call it only with
+  // Context::distillation().
   TeacherArgs TeacherOf(int64_t begin, int64_t count) const;
   absl::Status ChunkGradients(const Tensor& hidden, const Tensor& dlogits, int64_t begin);
   absl::Status StoreWeightGradient();

@@ -156,7 +156,7 @@ absl::Status MagnitudeGradient(Context& context, const MagnitudePart& part, cons
   return FinishGradient(context, *part.magnitude, place);
 }
 
-// Calls `adapted` for the columns of each part, and `others` for what lies between them.
+// Calls `adapted` for the columns of each part, and `others` for the columns between parts.
 template <typename Adapted, typename Others>
 absl::Status ForColumns(const std::vector<MagnitudePart>& parts, int64_t columns,
                         const Adapted& adapted, const Others& others) {

@@ -29,7 +29,7 @@ DecoderFamily Phi3() {
                        // Keys of Phi-4-mini's published file that transformers does not read.
                        {"full_attn_mod", 1, FixedKey::Use::kRead},
                        {"interpolate_factor", 1, FixedKey::Use::kRead},
-                       // The code beside published files computes what transformers computes.
+                       // Published models bring code that computes the same as transformers.
                        {"auto_map", nullptr, FixedKey::Use::kUnused}});
   const nlohmann::json mini = {{"sliding_window", 2047}};
   family.presets = {{"phi3_mini", 32064, 4096, 3072, 32, 32, 32, 8192, 1e4, 1e-5, mini},

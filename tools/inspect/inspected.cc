@@ -117,7 +117,7 @@ std::string Brief(const GgufValue& value) {
       [](const auto& item) -> std::string {
         using Item = std::decay_t<decltype(item)>;
         if constexpr (std::is_same_v<Item, bool>) return item ? "true" : "false";
-        // As a number, which StrCat would not do for the types of one byte.
+        // `+` promotes to int, because StrCat does not print one-byte types as numbers.
         if constexpr (std::is_arithmetic_v<Item>) return absl::StrCat(+item);
         return "";
       },

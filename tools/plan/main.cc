@@ -125,8 +125,8 @@ bool IsPlan(const std::string& path) {
   return json.ok() && json->is_object() && json->contains("machine") && json->contains("text");
 }
 
-// Refuses the folder of a run, whose files have the names of a plan's, and without --overwrite that
-// of an earlier plan.
+// Refuses the folder of a run, because its files have the same names as a plan's. Without
+// --overwrite, also refuses the folder of an earlier plan.
 absl::Status CheckSave(const std::string& folder, bool overwrite) {
   const std::string plan_file = absl::StrCat(folder, "/plan.json");
   for (const char* const name : {kConfigName, kTraceFile}) {

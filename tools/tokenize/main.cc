@@ -53,7 +53,7 @@ class Progress {
     if (now - shown_ < (terminal_ ? absl::Milliseconds(200) : absl::Seconds(10))) return;
     shown_ = now;
     const double seconds = std::max(1e-3, absl::ToDoubleSeconds(now - begin_));
-    // The speed is that of this run alone.
+    // The speed excludes bytes that an earlier, interrupted run encoded.
     const double rate = static_cast<double>(counts.bytes - counts.resumed_bytes) / seconds;
     const double all = std::max(1.0, static_cast<double>(counts.all_bytes));
     const double left = rate > 0 ? (all - static_cast<double>(counts.bytes)) / rate : 0;

@@ -24,8 +24,8 @@ struct JsonLimits {
 // line and column, with a short excerpt.
 absl::StatusOr<nlohmann::json> ParseJson(absl::string_view text, absl::string_view where,
                                          const JsonLimits& limits = {});
-// The same, with the members of objects in the order of the text. Looking up a member takes time
-// linear in their number.
+// Like ParseJson, but keeps the members of objects in the order of the text. Looking up a member
+// takes time linear in their number.
 absl::StatusOr<nlohmann::ordered_json> ParseOrderedJson(absl::string_view text,
                                                         absl::string_view where,
                                                         const JsonLimits& limits = {});

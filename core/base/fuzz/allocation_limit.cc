@@ -35,7 +35,8 @@ std::atomic<const char*> input{""};
 void* Allocate(size_t size, size_t alignment = alignof(std::max_align_t)) {
   if (limited && size > largest_allowed) Refuse("asks at once for", size, largest_allowed);
   const size_t positive = std::max<size_t>(size, 1);
-  // Rounded up only where it must be: a sanitizer finds what lies behind the exact size.
+  // Rounds the size up only where aligned_alloc requires it, so that a sanitizer finds accesses
+  // beyond the exact size.
   void* const memory =
       alignment <= alignof(std::max_align_t)
           ? std::malloc(positive)

@@ -160,8 +160,8 @@ __device__ __forceinline__ Sums<T, N> TreeSum(const Ranks& ranks, int64_t at) {
       }
     }
   }
-  // The remaining sums are added from the smallest up. The last of an odd number of ranks comes
-  // first.
+  // Adds the remaining sums, those of the fewest ranks first. If the number of ranks is odd, the
+  // last rank is the smallest sum.
   Sums<T, N> total;
   total.Set(first);
   bool is_begun = count % 2 != 0;

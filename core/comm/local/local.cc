@@ -125,8 +125,8 @@ class PendingCall {
     return moved;
   }
 
-  // The same for a device whose streams run behind the host. The ranks' host threads meet here, and
-  // events order the work that they enqueue.
+  // Like Run, for a device whose streams run asynchronously to the host. The ranks' host threads
+  // meet here, and events order the work that they enqueue.
   absl::Status Enqueue(Stream& stream) {
     started_ = true;
     ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LocalMover> mover, NewLocalMover(stream));

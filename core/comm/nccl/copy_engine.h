@@ -45,11 +45,11 @@ class CopyEnginePlan {
   bool enabled() const { return obstacle_.empty() && !ranks_.empty(); }
   // True if a group of these ranks registers memory. A group of one rank does not.
   bool Registers(const std::vector<int>& world_ranks) const;
-  // The same for a group that gathers. FailedPrecondition if the mode is "on" and the group spans
-  // machines, naming two ranks.
+  // True if a group of these ranks gathers by copy engines. FailedPrecondition if the mode is "on"
+  // and the group spans machines, naming two ranks.
   absl::StatusOr<bool> GathersByCopyEngine(const std::vector<int>& world_ranks) const;
-  // Returns one line that says how such a group gathers, and why. Empty for groups of one rank, and
-  // if the mode is "off".
+  // Returns one line that says how a group of these ranks gathers, and why. Empty for groups of one
+  // rank, and if the mode is "off".
   std::string Note(const std::vector<int>& world_ranks) const;
 
  private:

@@ -14,8 +14,8 @@
 namespace zeroth::nccl {
 namespace {
 
-// The condition that all ranks of a group have posted matching calls. If the world has broken
-// since, the calls ended without moving their data, so Await returns the world's error.
+// The condition that all ranks of a group have posted matching calls. If the world breaks after
+// that, the calls end without moving their data, so Await returns the world's error.
 class Agreement final : public cuda::HostCondition {
  public:
   Agreement(std::shared_ptr<ProcessWorld> world, uint32_t group)

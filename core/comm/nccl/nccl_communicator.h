@@ -137,7 +137,7 @@ class NcclCommunicator final : public CheckedCommunicator {
                           cuda::CudaStream& stream);
   absl::Status AllReduceInTree(const Collective& collective, cuda::CudaStream& stream);
   absl::Status ScatterTogether(absl::Span<const Collective> scatters, cuda::CudaStream& stream);
-  // As Scratch, for several pieces. nullptr for empty ones.
+  // Like Scratch, for several pieces. nullptr for empty ones.
   absl::StatusOr<std::vector<char*>> ScratchPieces(absl::Span<const int64_t> sizes,
                                                    cuda::CudaStream& stream);
   // Reduces this rank's piece of every rank's send into `to`, in the fixed tree.

@@ -28,7 +28,7 @@ class Coordinator {
  public:
   struct Options {
     int world_size = 1;
-    // As LaunchOptions::timeout. Also the time within which all ranks have to join.
+    // LaunchOptions::timeout. Also the time within which all ranks have to join.
     absl::Duration timeout = absl::Minutes(10);
     std::string back_end;            // in the names of groups; all ranks must use the same
     std::string host = "127.0.0.1";  // the name or address that ranks connect to

@@ -14,8 +14,8 @@
 namespace zeroth {
 namespace {
 
-// Ranks that run ahead need not know at once which calls are agreed, and each announcement is as
-// many messages as the group has ranks.
+// An announcement costs one message for each rank of the group, and ranks that run ahead do not
+// need it at once, so announcements are batched over this time.
 constexpr auto kPutOffTime = std::chrono::milliseconds(50);
 
 }  // namespace

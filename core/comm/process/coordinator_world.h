@@ -112,7 +112,7 @@ class CoordinatorWorld {
   // Records that `rank` makes its next call. Returns whether that completes the call on all ranks,
   // or the world's error.
   absl::StatusOr<bool> Arrive(Watched& watched, int rank, SharedCall call);
-  // The same for a call that the rank waits for on the host.
+  // Like Arrive, for a call that the rank waits for on the host.
   bool ArriveOnHost(Watched& watched, absl::string_view operation, int rank);
   // Tells the group's ranks how many calls are agreed: when output is taken if a rank waits for it,
   // otherwise within kPutOffTime.

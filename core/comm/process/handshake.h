@@ -29,7 +29,7 @@ struct JobKey {
 
   // Returns a random id and a random secret.
   static absl::StatusOr<JobKey> New();
-  // True if the key tells this job's ranks from those of other jobs.
+  // True if the key distinguishes this job's ranks from those of other jobs.
   bool Tells() const { return !id.empty() || !secret.empty(); }
 };
 

@@ -29,7 +29,8 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kFirstPause = std::chrono::milliseconds(20);
 constexpr auto kLongestPause = std::chrono::milliseconds(300);
 constexpr int kPollMs = 100;
-// The limit of one attempt to connect, and of the answer to Hello. The coordinator allows as much.
+// The timeout of one attempt to connect, and of the answer to Hello. The coordinator's limit for a
+// handshake is as long.
 constexpr absl::Duration kAttemptTime = absl::Seconds(10);
 // The coordinator has the same timeout, and its error says more, so it gets this much longer.
 constexpr absl::Duration kCoordinatorsTurn = absl::Seconds(10);

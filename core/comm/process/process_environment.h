@@ -61,7 +61,7 @@ struct ProcessEnvironment {
   // InvalidArgument names the variable that is missing, is not a number, or contradicts another
   // one.
   static absl::StatusOr<ProcessEnvironment> Read(const Lookup& lookup = Variable);
-  // The same without the address of rank 0 and the job's key.
+  // Like Read, but without the address of rank 0 and the job's key.
   static absl::StatusOr<ProcessEnvironment> ReadRanks(const Lookup& lookup = Variable);
 };
 

@@ -256,7 +256,8 @@ absl::Status ProcessWorld::Send(const WireWriter& message) {
   return SendAll(meeting_.socket, Frame(message.bytes()));
 }
 
-// Callers ignore errors of Send: the connection is lost then, which the reading thread learns too.
+// Callers ignore errors of Send: if it fails, the connection is lost, and the reading thread finds
+// that out too.
 template <typename Predicate>
 absl::Status ProcessWorld::Await(std::unique_lock<std::mutex>& lock, Predicate done) {
   changed_.wait(lock, [&] { return done() || stopped_ || connection_lost_; });

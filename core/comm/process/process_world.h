@@ -62,11 +62,11 @@ class ProcessWorld {
   // "nccl world ranks [0, 1]".
   std::string NameOf(const Seat& seat) const;
 
-  // The error that broke the world, once the hooks of OnBreak have run, or OK.
+  // The error that broke the world, or OK. Also OK until the hooks of OnBreak have run.
   absl::Status status() const;
-  // The same, but waits for the hooks of OnBreak if they are running.
+  // Like status(), but waits for the hooks of OnBreak if they are running.
   absl::Status SettledStatus() const;
-  // The error that broke the world, also while the hooks of OnBreak run (they may hang), or OK.
+  // The error that broke the world, or OK. Does not wait for the hooks of OnBreak, which may hang.
   absl::Status UnsettledStatus() const;
   // Breaks the world on all ranks, unless it is broken already. Returns when this rank knows of it.
   // `reason` must name this rank.
@@ -93,7 +93,7 @@ class ProcessWorld {
   // Waits until Agreed is at least `count`. Returns the world's error if it breaks first.
   absl::Status AwaitAgreed(uint32_t group, uint64_t count);
 
-  // As Communicator::Split. Returns a seat without a group for a negative color.
+  // Like Communicator::Split. Returns a seat without a group for a negative color.
   absl::StatusOr<Seat> Split(uint32_t group, int color, int key);
   // A barrier on the host: waits until all ranks of the group have called it. Returns the small
   // values that they passed, in the order of ranks.

@@ -58,10 +58,11 @@ class CpuEvent final : public Event {
   absl::Status status_;
 };
 
-// While this exists, signal handlers do not run on the calling thread, nor ever on threads that it
-// starts, such as those of a parallel region. The single-precision GEMM of oneDNN 2.6 keeps data
-// below its stack pointer, and farther down than the 128 bytes that the ABI protects. There the
-// kernel builds the frame of a handler, and the result and the heap are corrupted.
+// While this exists, signal handlers do not run on the calling thread. They never run on threads
+// that it starts meanwhile, such as those of a parallel region. The single-precision GEMM of oneDNN
+// 2.6 keeps data below its stack pointer, and farther down than the 128 bytes that the ABI
+// protects. There the kernel builds the frame of a handler, and the result and the heap are
+// corrupted.
 class BlockedSignals {
  public:
   BlockedSignals() {
@@ -233,7 +234,8 @@ class WorkerCpuStream final : public NamedCpuStream {
       if (item.event != nullptr) {
         item.event->Finish(status());
       } else if (item.wait_for != nullptr) {
-        // Even after an error: a later event says that this work has ended, too.
+        // Waits even after an error: a later event of this stream promises that the awaited work
+        // has ended.
         Update(item.wait_for->Synchronize());
       } else if (status().ok()) {
         Update(RunGuarded(item.work, name()));

@@ -467,8 +467,8 @@ ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t* co
     *communicator = made;
     return result;
   });
-  // As NCCL 2.28: returns ncclSuccess although only the parent's state says that the split is in
-  // progress, and stores the new communicator at the end.
+  // Like NCCL 2.28, returns ncclSuccess while the split is in progress, which only the parent's
+  // state shows, and stores the new communicator at the end.
   return started == ncclInProgress ? ncclSuccess : started;
 }
 

@@ -105,9 +105,10 @@ std::mutex& CaptureMutex();
 // Called first by a call that waits, or whose effect a graph could not repeat: an error if this
 // thread is capturing and has not relaxed its mode. It invalidates the capture, as on a device.
 cudaError_t RefuseWhileCapturing(cudaError_t error = cudaErrorStreamCaptureUnsupported);
-// The same for a call that waits for `stream` or queries its state.
+// Called first by a call that waits for `stream` or queries its state. If `stream` is being
+// captured, invalidates that capture and returns an error; otherwise calls RefuseWhileCapturing.
 cudaError_t RefuseIfCaptured(cudaStream_t stream);
-// The same for a call that waits for `event` or queries its state.
+// Like RefuseIfCaptured(stream), for a call that waits for `event` or queries its state.
 cudaError_t RefuseIfCaptured(cudaEvent_t event);
 
 // If `stream` is captured, adds the call to the capture, stores its result, and returns true; there

@@ -19,8 +19,8 @@ namespace zeroth::cuda::emulation {
 // Thread-safe.
 absl::Status EnqueueOnEmulatedStream(cudaStream_t stream, std::function<void()> work);
 
-// The same for work that `prepare` makes when it is enqueued, in the order of the host's calls. If
-// the stream is being captured, `prepare` makes it at each launch of the graph instead.
+// Like EnqueueOnEmulatedStream, for work that `prepare` returns. `prepare` is called now, in the
+// order of the host's calls, or, if the stream is being captured, at each launch of the graph.
 absl::Status EnqueuePreparedOnEmulatedStream(cudaStream_t stream,
                                              std::function<std::function<void()>()> prepare);
 

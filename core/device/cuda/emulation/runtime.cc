@@ -178,7 +178,7 @@ class Machine {
     return *machine;
   }
 
-  // Without the lock, which would order the threads that call CUDA.
+  // Does not take the lock, which would order the threads that call CUDA and so hide races.
   cudaError_t sticky() const { return sticky_.load(std::memory_order_relaxed); }
   void set_sticky(cudaError_t error) { sticky_.store(error, std::memory_order_relaxed); }
   void FailNext(int count) {
