@@ -3,6 +3,7 @@
 #include "zeroth/data/loader.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -180,7 +181,7 @@ absl::StatusOr<Batch> DataLoader::Load(int64_t step) const {
   batch.inputs.resize(static_cast<size_t>(options_.batch_size) * seq);
   batch.targets.resize(batch.inputs.size());
   if (options_.documents) batch.starts.resize(batch.inputs.size());
-  const int64_t used = UsedRows(first);
+  const int64_t used = RowsWithData(first);
   const std::vector<Mixture::Place> places = data_->Places(first, used, options_.seed);
   if (data_->has_marks()) {
     ZEROTH_ASSIGN_OR_RETURN(batch.counted, Count(places));
@@ -213,8 +214,13 @@ absl::StatusOr<Batch> DataLoader::Load(int64_t step) const {
     ZEROTH_RETURN_IF_ERROR(source.Read(begin, absl::MakeSpan(window)));
     ZEROTH_RETURN_IF_ERROR(source.ReadMarks(begin, absl::MakeSpan(marks)));
     if (options_.reference != nullptr) {
-      const auto losses = (*options_.reference)[place.source].begin() +
-                          begin / (options_.seq_len + 1) * options_.seq_len;
+      const int64_t index = begin / (options_.seq_len + 1);
+      const auto losses = (*options_.reference)[place.source].begin() + index * options_.seq_len;
+      if (std::isnan(*losses)) {
+        return absl::FailedPreconditionError(
+            absl::StrCat(source.description(), ": sequence ", index,
+                         " was not among those for which the reference was computed"));
+      }
       std::copy_n(losses, seq, batch.reference.begin() + row * options_.seq_len);
     }
     size_t start = 0;
@@ -258,7 +264,30 @@ absl::StatusOr<std::vector<Batch>> DataLoader::LoadMany(int64_t first, int64_t c
   return batches;
 }
 
-int64_t DataLoader::UsedRows(int64_t first) const {
+void DataLoader::MarkRows(int64_t first, int64_t count, UsedRows& rows) const {
+  int64_t unmarked = 0;
+  for (size_t i = 0; i < windows_.size(); ++i) {
+    ZEROTH_CHECK(data_->source(i).row_length() > 0);
+    if (rows.size() == i) rows.emplace_back(static_cast<size_t>(windows_[i].count));
+    unmarked += std::count(rows[i].begin(), rows[i].end(), false);
+  }
+  const int64_t most = std::numeric_limits<int64_t>::max() - global_batch();
+  int64_t end = count > most - first ? most : first + count;
+  if (options_.once) end = std::min(end, distinct_);
+  constexpr int64_t kPiece = int64_t{1} << 12;
+  while (first < end && unmarked > 0) {
+    const int64_t piece = std::min(kPiece, end - first);
+    for (const Mixture::Place& place : data_->Places(first, piece, options_.seed)) {
+      const int64_t row = WindowBegin(place) / windows_[place.source].stride;
+      std::vector<bool>::reference is_marked = rows[place.source][static_cast<size_t>(row)];
+      if (!is_marked) --unmarked;
+      is_marked = true;
+    }
+    first += piece;
+  }
+}
+
+int64_t DataLoader::RowsWithData(int64_t first) const {
   if (!options_.once) return global_batch();
   return std::clamp<int64_t>(distinct_ - first, 0, global_batch());
 }

@@ -53,8 +53,11 @@ inline size_t PairsInBatch(int64_t batch, int64_t seq) {
   return static_cast<size_t>(batch * ((seq + 1) / 4));
 }
 
-// The losses of a reference at each target of each row of the sources, [source][rows * seq].
+// The losses of a reference at each target of each row of the sources, [source][rows * seq]; NaN in
+// rows that it has not computed.
 using ReferenceLosses = std::vector<std::vector<float>>;
+// Marks of rows, [source][row].
+using UsedRows = std::vector<std::vector<bool>>;
 
 struct LoaderOptions {
   int64_t batch_size = 1;  // rows per rank
@@ -72,7 +75,8 @@ struct LoaderOptions {
   // With pairs: the first answer of each is judged, and the second is mismatched. Fill
   // Batch::labels.
   bool judgements = false;
-  // With pairs: fills Batch::reference. Null: that stays empty.
+  // With pairs: fills Batch::reference. Null: that stays empty. Loading a row that it has not
+  // computed is FailedPrecondition.
   std::shared_ptr<const ReferenceLosses> reference = {};
   // Fills Batch::teacher_ids and teacher_log_probs. An epoch then cuts a stream where the teacher
   // did, at its first token. Null: they stay empty.
@@ -112,6 +116,10 @@ class DataLoader {
   // Batch::counted or none.
   absl::StatusOr<std::vector<Batch>> LoadMany(int64_t first, int64_t count) const;
 
+  // Marks the rows that windows [first, first + count) of the endless sequence read. The sources
+  // must be rows. An empty `rows` first gets an unmarked element for each row.
+  void MarkRows(int64_t first, int64_t count, UsedRows& rows) const;
+
   // Number of windows before one is repeated. For a mixture this may be fewer than all windows,
   // because the count ends with the first source that is used up.
   int64_t distinct_windows() const { return distinct_; }
@@ -138,7 +146,7 @@ class DataLoader {
   // Fills the teacher's part of row `row` of the batch.
   absl::Status ReadTeacher(const Mixture::Place& place, int64_t row, Batch& batch) const;
   // How many rows of the global batch that begins at window `first` have data.
-  int64_t UsedRows(int64_t first) const;
+  int64_t RowsWithData(int64_t first) const;
   // Number of pairs, or of targets that count.
   absl::StatusOr<int64_t> Count(absl::Span<const Mixture::Place> places) const;
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -60,6 +61,40 @@ std::vector<int32_t> RowStarts(const DataLoader& loader, int64_t steps, int64_t 
     }
   }
   return starts;
+}
+
+TEST(DataLoaderTest, MarksTheRowsThatItLoads) {
+  constexpr int64_t kRows = 25;
+  for (const bool shuffle : {false, true}) {
+    for (const bool once : {false, true}) {
+      const LoaderOptions options{
+          .batch_size = 2, .seq_len = 3, .world_size = 2, .shuffle = shuffle, .once = once};
+      const DataLoader loader = Make(4 * kRows, options, /*row_length=*/4);
+      for (const auto& [step, steps] : {std::pair<int64_t, int64_t>(0, 3), {2, 4}, {0, 20}}) {
+        std::vector<bool> expected(kRows);
+        for (int64_t rank = 0; rank < 2; ++rank) {
+          LoaderOptions of_rank = options;
+          of_rank.rank = rank;
+          const DataLoader other = Make(4 * kRows, of_rank, /*row_length=*/4);
+          for (int64_t at = step; at < step + steps; ++at) {
+            const auto batch = other.Load(at);
+            ASSERT_TRUE(batch.ok()) << batch.status();
+            for (size_t i = 0; i < batch->inputs.size(); i += 3) {
+              if (batch->targets[i] == kIgnoredTarget) continue;  // after the last row
+              expected[static_cast<size_t>(batch->inputs[i] / 4)] = true;
+            }
+          }
+        }
+        UsedRows rows;
+        loader.MarkRows(4 * step, 4 * steps, rows);
+        EXPECT_EQ(rows, UsedRows{expected});
+      }
+      // All at once, and no more marks after all rows are marked.
+      UsedRows all;
+      loader.MarkRows(0, std::numeric_limits<int64_t>::max(), all);
+      EXPECT_EQ(all, UsedRows{std::vector<bool>(kRows, true)});
+    }
+  }
 }
 
 TEST(DataLoaderTest, ResumesARunOfAnotherGlobalBatch) {

@@ -224,20 +224,20 @@ absl::Status AwaitLock(int fd, const std::string& path, const TokenCacheOptions&
   return absl::OkStatus();
 }
 
-std::string DirectoryOf(const std::vector<DataFile>& files, const std::string& choice) {
+}  // namespace
+
+std::string CacheDirectory(const std::vector<DataFile>& files, const std::string& choice) {
   if (choice != "auto") return choice;
   const fs::path beside = fs::path(files[0].path).parent_path();
   return (beside.empty() ? fs::path(".") : beside) / ".zeroth_cache";
 }
-
-}  // namespace
 
 absl::StatusOr<std::shared_ptr<const TokenSource>> CachedTokens(
     const std::vector<DataFile>& files, const TokenCacheOptions& options,
     absl::FunctionRef<absl::StatusOr<std::shared_ptr<const TokenSource>>()> encode) {
   if (options.directory == "none") return encode();
   const std::string what = DescribeFiles(files);
-  const std::string directory = DirectoryOf(files, options.directory);
+  const std::string directory = CacheDirectory(files, options.directory);
   ZEROTH_ASSIGN_OR_RETURN(const std::string key, KeyOf(files, options));
   const Cache cache(options, directory, key, what);
   const std::string found =

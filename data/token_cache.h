@@ -29,6 +29,9 @@ struct TokenCacheOptions {
   absl::Duration lock_timeout = absl::Hours(2);
 };
 
+// Returns the directory that `choice` means for these files: that of "auto", or `choice` itself.
+std::string CacheDirectory(const std::vector<DataFile>& files, const std::string& choice);
+
 // Returns the tokens that `encode` makes of the files. `encode` runs once per machine; later calls
 // read the tokens from disk.
 //

@@ -43,10 +43,15 @@ std::optional<PreferenceOptions> TrainOptions::preference() const {
 bool TrainOptions::caches_reference() const {
   const std::optional<PreferenceOptions> options = preference();
   if (!options.has_value() || !UsesReference(options->kind)) return false;
-  if (reference != ReferenceModel::kAuto) return reference == ReferenceModel::kCached;
+  if (reference != "auto") return reference != "adapter_off";
   // Turning adapters off gives the initial model only if they are new and no module is trained in
   // full.
   return lora_rank == 0 || !lora_modules_to_save.empty() || !init_adapter.empty();
+}
+
+std::string TrainOptions::reference_path() const {
+  const bool is_word = reference == "auto" || reference == "adapter_off" || reference == "cached";
+  return is_word ? "" : reference;
 }
 
 absl::Status CheckObjective(const TrainOptions& o) {
@@ -114,7 +119,7 @@ absl::Status CheckObjective(const TrainOptions& o) {
                   "the answers of a pair lie in one sequence, and must not attend to each other; "
                   "leave --attend_within out");
   }
-  if (o.reference == ReferenceModel::kAdapterOff) {
+  if (o.reference == "adapter_off") {
     if (o.lora_rank == 0 && o.init_adapter.empty()) {
       return refuse("reference", "there are no adapters; use cached, or give --lora_rank");
     }

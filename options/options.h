@@ -80,6 +80,8 @@ struct TrainOptions {
   // True if the reference's losses are computed once, before the first step, instead of in each
   // step by turning adapters off.
   bool caches_reference() const;
+  // The path of the reference model; empty if it is that from which training begins.
+  std::string reference_path() const;
   // The learning rate at the end of the schedule: min_lr, or a tenth of the peak.
   double final_lr() const { return min_lr < 0 ? DecimalTenth(peak_lr()) : min_lr; }
 };

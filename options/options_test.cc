@@ -313,10 +313,14 @@ TEST(OptionsTest, AnObjectiveOfPairsHasItsOwnDefaults) {
   EXPECT_FALSE(options.caches_reference());
   options.lora_modules_to_save = "lm_head";
   EXPECT_TRUE(options.caches_reference());
-  options.reference = ReferenceModel::kAdapterOff;
+  options.reference = "adapter_off";
   EXPECT_FALSE(options.caches_reference());
+  EXPECT_EQ(options.reference_path(), "");
+  options.reference = "models/sft";
+  EXPECT_TRUE(options.caches_reference());
+  EXPECT_EQ(options.reference_path(), "models/sft");
   options.objective = Objective::kSimpo;
-  options.reference = ReferenceModel::kAuto;
+  options.reference = "auto";
   EXPECT_FALSE(options.caches_reference());
   EXPECT_EQ(options.preference()->beta, 2.0f);
   EXPECT_EQ(options.preference()->gamma, 1.0f);
@@ -337,7 +341,7 @@ TEST(OptionsTest, EveryWordSetsItsEnumeratorAndIsWrittenBack) {
       EXPECT_EQ(OptionText(option, options), word) << option.name;
     }
   }
-  EXPECT_EQ(choices, 27);
+  EXPECT_EQ(choices, 26);
   EXPECT_EQ(options.like, Like::kDeepspeed);
   EXPECT_EQ(options.layout, LayoutKind::kRows);
   EXPECT_EQ(options.optimizer_state_dtype, DType::kUInt8);

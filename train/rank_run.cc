@@ -155,6 +155,10 @@ absl::Status RankRun::SetUp() {
         "--cuda_graphs needs --device=cuda and, with --comm=local, --world_size=1");
   }
   trace_.emplace(ParseStepRange(options_.trace), world_, device());
+  ZEROTH_RETURN_IF_ERROR(HashData());
+  std::vector<std::string> notes;
+  ZEROTH_RETURN_IF_ERROR(ComputeReferences(notes));
+  if (interrupted_) return absl::OkStatus();
   ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, input_.source.Build());
   ZEROTH_ASSIGN_OR_RETURN(
       trainer_,
@@ -162,9 +166,6 @@ absl::Status RankRun::SetUp() {
   if (!spec_.only_evaluates()) {
     ZEROTH_ASSIGN_OR_RETURN(store_, RunStore::Open(spec_, input_, *trainer_));
   }
-  std::vector<std::string> notes;
-  ZEROTH_RETURN_IF_ERROR(ComputeReferences(notes));
-  if (interrupted_) return absl::OkStatus();
   if (input_.eval_data != nullptr) {
     LoaderOptions eval_options = LoaderOptionsFor(spec_, input_, world_.rank());
     eval_options.shuffle = false;  // every evaluation reads the same text
@@ -254,17 +255,19 @@ absl::Status RankRun::CompareWithRankZero() {
   return AgreeOnStatus(world_, device(), mine, "compare flags and data");
 }
 
+absl::Status RankRun::HashData() {
+  if (spec_.only_evaluates()) return absl::OkStatus();
+  absl::StatusOr<uint64_t> hash = uint64_t{0};
+  if (world_.rank() == 0) hash = input_.data->Hash();
+  ZEROTH_RETURN_IF_ERROR(AgreeOnStatus(world_, device(), hash.status(), "hash the data"));
+  ZEROTH_ASSIGN_OR_RETURN(const std::string text,
+                          BroadcastText(world_, device(), 0, ChecksumText(*hash), "hash the data"));
+  ZEROTH_ASSIGN_OR_RETURN(content_, ParseChecksum(text));
+  return absl::OkStatus();
+}
+
 absl::Status RankRun::FillOrResume(std::vector<std::string>& notes) {
   Resumed resumed;
-  if (!spec_.only_evaluates()) {
-    absl::StatusOr<uint64_t> hash = uint64_t{0};
-    if (world_.rank() == 0) hash = input_.data->Hash();
-    ZEROTH_RETURN_IF_ERROR(AgreeOnStatus(world_, device(), hash.status(), "hash the data"));
-    ZEROTH_ASSIGN_OR_RETURN(
-        const std::string text,
-        BroadcastText(world_, device(), 0, ChecksumText(*hash), "hash the data"));
-    ZEROTH_ASSIGN_OR_RETURN(content_, ParseChecksum(text));
-  }
   if (!options_.resume.empty()) {
     ZEROTH_ASSIGN_OR_RETURN(
         resumed, Resume(options_, out(), *trainer_, input_.source.Reader(options_.seed)));
@@ -274,10 +277,7 @@ absl::Status RankRun::FillOrResume(std::vector<std::string>& notes) {
   loader.teacher = input_.teacher;
   if (!resumed.progress.has_value()) {
     ZEROTH_RETURN_IF_ERROR(ExpectWeightsToQuantize(options_));
-    // ComputeReferences has loaded the weights for a cached reference.
-    if (!options_.caches_reference()) {
-      ZEROTH_RETURN_IF_ERROR(trainer_->sharding().Load(input_.source.Reader(options_.seed)));
-    }
+    ZEROTH_RETURN_IF_ERROR(trainer_->sharding().Load(input_.source.Reader(options_.seed)));
   } else {
     const RunProgress& progress = *resumed.progress;
     first_step_ = progress.steps;

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -56,8 +57,18 @@ class RankRun {
   absl::Status CompareWithRankZero();
   // Initializes or loads the state, and opens the data at the right position. Adds lines to print.
   absl::Status FillOrResume(std::vector<std::string>& notes);
-  // With a cached --reference: loads the model that training begins from, and keeps its losses.
+  // Computes the checksum of the data.
+  absl::Status HashData();
+  // With a cached --reference: keeps its losses of the sequences that the run is going to read. Its
+  // model is in memory only while it computes those that no earlier run has left.
   absl::Status ComputeReferences(std::vector<std::string>& notes);
+  // The steps of ComputeReferences.
+  struct Compared;
+  using Windows = std::vector<std::pair<int64_t, int64_t>>;  // the first one, and how many
+  // The windows of data that the run may read, from each checkpoint that it may resume.
+  absl::StatusOr<Windows> WindowsToCome();
+  absl::Status FindRows(Compared& part);
+  absl::Status ReadCache(const ModelSource& source, Compared& part);
   // Adds to `notes` which kernel computes attention at the shape of training, if there is a choice.
   // Fails if the requested kernel does not support that shape.
   absl::Status SayAttention(std::vector<std::string>& notes) const;

@@ -24,7 +24,6 @@
 #include "zeroth/optim/replica_check.h"
 #include "zeroth/train/progress.h"
 #include "zeroth/train/rank_run.h"
-#include "zeroth/train/reference_losses.h"
 #include "zeroth/train/text_generation.h"
 
 namespace zeroth {
@@ -71,34 +70,6 @@ absl::StatusOr<std::vector<int32_t>> SampleStopTokens(const RunInput& input) {
 }
 
 }  // namespace
-
-absl::Status RankRun::ComputeReferences(std::vector<std::string>& notes) {
-  if (!options_.caches_reference()) return absl::OkStatus();
-  const Clock::time_point start = Clock::now();
-  ZEROTH_RETURN_IF_ERROR(trainer_->sharding().Load(input_.source.Reader(options_.seed)));
-  const LoaderOptions loader = LoaderOptionsFor(spec_, input_, world_.rank());
-  const auto train_data = spec_.only_evaluates() ? nullptr : input_.data;
-  int64_t tokens = 0;
-  for (const auto& data : {train_data, input_.eval_data}) {
-    if (data != nullptr) tokens += data->tokens();
-  }
-  if (world_.rank() == 0) {  // which has no reporter yet
-    std::cout << "reference computes the losses of the initial weights on " << tokens << " tokens\n"
-              << std::flush;
-  }
-  for (const auto& [data, reference] :
-       {std::pair(train_data, &reference_), std::pair(input_.eval_data, &eval_reference_)}) {
-    if (data == nullptr) continue;
-    ZEROTH_ASSIGN_OR_RETURN(*reference, ComputeReferenceLosses(*trainer_, *data, loader,
-                                                               [this] { return WantsToStop(); }));
-    interrupted_ = *reference == nullptr;
-    if (interrupted_) return absl::OkStatus();
-  }
-  notes.push_back(
-      absl::StrCat("reference losses of the initial weights on ", tokens, " tokens, computed in ",
-                   FormatDuration(std::chrono::duration<double>(Clock::now() - start).count())));
-  return absl::OkStatus();
-}
 
 absl::StatusOr<bool> RankRun::Step(int64_t step, Clock::time_point start) {
   const Clock::time_point step_start = Clock::now();

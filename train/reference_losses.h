@@ -2,23 +2,52 @@
 
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <string>
 
 #include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 #include "zeroth/api/trainer.h"
+#include "zeroth/core/comm/communicator.h"
+#include "zeroth/core/device/device.h"
 #include "zeroth/data/loader.h"
 #include "zeroth/data/mixture.h"
+#include "zeroth/options/options.h"
+#include "zeroth/train/model_source.h"
 
 namespace zeroth {
 
-// Returns the losses of the trainer's present weights at all targets of `data`, which are rows of
-// preference pairs. `loader` says how this rank reads them. Ranks share the work, and each gets all
-// losses: 4 bytes of host memory for each token. Calls `wants_to_stop` before each batch; once it
-// is true on any rank, returns null on all ranks. Collective.
-absl::StatusOr<std::shared_ptr<const ReferenceLosses>> ComputeReferenceLosses(
-    Trainer& trainer, const Mixture& data, LoaderOptions loader,
-    absl::FunctionRef<bool()> wants_to_stop);
+// Returns losses of the shape that `rows` has, NaN in every row: none is computed.
+ReferenceLosses NoReferenceLosses(const UsedRows& rows, int64_t seq_len);
+// Returns the rows of `needed` that `losses` lacks.
+UsedRows MissingRows(const UsedRows& needed, const ReferenceLosses& losses, int64_t seq_len);
+// Returns how many rows are marked.
+int64_t CountRows(const UsedRows& rows);
+
+// Returns a trainer of the source's model that computes losses and trains nothing: its parameters
+// are frozen, without memory for gradients and moments. Its weights are loaded. `options` are those
+// of the run. Collective.
+absl::StatusOr<std::unique_ptr<Trainer>> LoadReference(Rank& rank, const ModelSource& source,
+                                                       const TrainOptions& options);
+
+// Writes the losses of the trainer's present weights at all targets of the marked rows of `data`,
+// which are rows of preference pairs, to `losses`. `loader` says how this rank reads them. Ranks
+// share the work, and each gets all losses. Calls `wants_to_stop` before each batch; once it is
+// true on any rank, returns false on all ranks, with the losses computed so far. Collective.
+absl::StatusOr<bool> ComputeReferenceLosses(Trainer& trainer, const Mixture& data,
+                                            const LoaderOptions& loader, const UsedRows& rows,
+                                            absl::FunctionRef<bool()> wants_to_stop,
+                                            ReferenceLosses& losses);
+
+// Copies rank 0's losses to the other ranks, where `losses` has their shape. Collective.
+absl::Status BroadcastReferenceLosses(Communicator& world, Device& device, ReferenceLosses& losses);
+
+// Returns everything beside the data that determines the losses of the reference of a run: its
+// weights, by the paths, sizes and times of change of their files or by what initializes them, and
+// the options and the instructions with which they are computed. Errors of the file system.
+absl::StatusOr<std::string> ReferenceRecipe(const TrainOptions& options, const ModelSource& source);
 
 }  // namespace zeroth

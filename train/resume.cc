@@ -304,6 +304,20 @@ absl::Status CheckCheckpointFlags(const TrainOptions& options) {
   return Candidates(options, options.out).status();
 }
 
+std::vector<RunProgress> SavedProgress(const TrainOptions& options, const std::string& out) {
+  std::vector<RunProgress> saved;
+  if (options.resume == kAuto && out.empty()) return saved;  // the run makes a new directory
+  const absl::StatusOr<std::vector<std::string>> paths = Candidates(options, out);
+  if (!paths.ok()) return saved;  // Resume says why
+  for (const std::string& path : *paths) {
+    const absl::StatusOr<std::unique_ptr<CheckpointReader>> reader = CheckpointReader::Open(path);
+    if (!reader.ok()) continue;
+    absl::StatusOr<RunProgress> progress = RunProgress::FromJson((*reader)->index().training, path);
+    if (progress.ok()) saved.push_back(*std::move(progress));
+  }
+  return saved;
+}
+
 absl::StatusOr<Resumed> Resume(const TrainOptions& options, const std::string& out,
                                Trainer& trainer, const ParameterReader& fill_missing) {
   Communicator& world = trainer.world();

@@ -80,6 +80,10 @@ struct Resumed {
   std::vector<std::string> notes;
 };
 
+// Returns the progress of each checkpoint that Resume may load, newest first, without those that
+// cannot be read.
+std::vector<RunProgress> SavedProgress(const TrainOptions& options, const std::string& out);
+
 // Loads the checkpoint that --resume names into the trainer: weights, moments, the average of the
 // weights, and Trainer::counts(). If --resume is auto or a directory of several checkpoints,
 // damaged ones are passed over for the newest intact one. A checkpoint with a newer format, or one

@@ -110,6 +110,42 @@ LoaderOptions LoaderOptionsFor(const TrainOptions& options, int rank) {
   return loader;
 }
 
+// Opens the model that --reference names, to compute losses of the sequences that `model` reads.
+absl::StatusOr<std::optional<ModelSource>> OpenReference(const TrainOptions& options,
+                                                         const LanguageModel& model) {
+  const std::string path = options.reference_path();
+  if (path.empty()) return std::nullopt;
+  TrainOptions of_reference;
+  of_reference.init_from = path;
+  of_reference.tokenizer = "byte";  // the data are tokens by now
+  of_reference.fp8 = options.fp8;
+  const std::string flag = absl::StrCat("--reference=", path);
+  absl::StatusOr<ModelSource> source = ModelSource::Open(of_reference);
+  ZEROTH_RETURN_IF_ERROR_WITH(
+      source.status(),
+      absl::StrCat(flag, ", expected auto, cached, adapter_off or a model's path"));
+  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> reference, source->Build());
+  if (reference->vocab_size() != model.vocab_size()) {
+    return InvalidArgument(flag, ": has a vocabulary of ", reference->vocab_size(),
+                           " tokens, and the model one of ", model.vocab_size(),
+                           "; expected the same tokens");
+  }
+  if (reference->max_seq_len() < options.seq_len) {
+    return InvalidArgument(flag, ": has ", reference->max_seq_len(),
+                           " positions, expected at least --seq_len=", options.seq_len);
+  }
+  if (!reference->TakesDocuments()) {
+    return InvalidArgument(flag,
+                           ": the answers of a pair lie in one sequence, and this model has a "
+                           "learned vector for each position, or does not take documents; expected "
+                           "one with rotary positions");
+  }
+  if (options.tensor().enabled()) {
+    ZEROTH_RETURN_IF_ERROR_WITH(DivideModel(*reference, options.tensor(), /*index=*/0), flag);
+  }
+  return std::optional<ModelSource>(*std::move(source));
+}
+
 // Reads the teacher's part of the first batch, so that one of other data is refused here.
 absl::Status TryTeacher(const TrainOptions& options, std::shared_ptr<const Mixture> data,
                         std::shared_ptr<const TeacherTopK> teacher, bool within_documents,
@@ -219,10 +255,11 @@ absl::StatusOr<RunInput> OpenInput(const RunSpec& spec) {
     ZEROTH_RETURN_IF_ERROR_WITH(
         TryTeacher(options, data, teacher, within_documents, tokenizer.get()), "--teacher_topk");
   }
-  return RunInput{std::move(source),  std::move(tokenizer), std::move(tokenizer_content.files),
-                  end_of_turn,        std::move(data),      std::move(eval_data),
-                  std::move(teacher), within_documents,     sequences_per_epoch,
-                  std::move(length)};
+  ZEROTH_ASSIGN_OR_RETURN(std::optional<ModelSource> reference, OpenReference(options, *model));
+  return RunInput{std::move(source),   std::move(tokenizer), std::move(tokenizer_content.files),
+                  end_of_turn,         std::move(data),      std::move(eval_data),
+                  std::move(teacher),  std::move(reference), within_documents,
+                  sequences_per_epoch, std::move(length)};
 }
 
 int64_t WarmupSteps(const TrainOptions& options, int64_t steps) {

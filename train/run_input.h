@@ -44,6 +44,7 @@ struct RunInput {
   std::shared_ptr<const Mixture> data;
   std::shared_ptr<const Mixture> eval_data;    // null: none
   std::shared_ptr<const TeacherTopK> teacher;  // null unless the objective is distill
+  std::optional<ModelSource> reference;        // another model that --reference names
   bool within_documents = false;               // tokens attend only within their document
   int64_t sequences_per_epoch = 0;
   RunLength length;  // of a run that is not resumed

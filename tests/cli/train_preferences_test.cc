@@ -2,14 +2,18 @@
 //
 // --objective: what a run on preference pairs reports, how it resumes, and what is refused.
 
+#include <cmath>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/checkpoint/gguf/gguf_convert.h"
+#include "zeroth/checkpoint/hf_directory.h"
 #include "zeroth/tests/cli/trainer_process.h"
 
 namespace {
@@ -21,7 +25,7 @@ Flags OfPairs(const fs::path& out, const Flags& more) {
       {"--data=tests/testdata/preferences/pairs.jsonl", "--init_from=tests/testdata/llama_tiny",
        "--tokenizer=byte", "--seq_len=63", "--lr=1e-3", "--world_size=2", "--deterministic_batch=4",
        "--batch_size=1", "--eval_fraction=0.2", "--eval_every=2", "--sample_tokens=0",
-       "--threads_per_rank=1", "--steps=4", "--out=" + out.string()},
+       "--threads_per_rank=1", "--steps=4", "--cache_dir=none", "--out=" + out.string()},
       more);
 }
 
@@ -92,6 +96,96 @@ TEST(TrainPreferencesTest, BothReferencesAreTheInitialModel) {
   EXPECT_EQ(Metrics(out)[0]["loss"].get<float>(), 0.6931472f);
 }
 
+// A short run computes what it reads, a longer one the rest, and others read both, with the bits of
+// a run that keeps nothing.
+TEST(TrainPreferencesTest, KeepsTheReferenceBesideTheData) {
+  const std::string cache = (Scratch() / "cache").string();
+  const auto train = [&](const char* name, const Flags& more) {
+    return RunTrainer(
+        OfPairs(Scratch() / name, With({"--objective=dpo", "--cache_dir=" + cache}, more)));
+  };
+  const struct {
+    const char* name;
+    Flags flags;
+    std::string note;  // about the training data
+  } kRuns[] = {
+      {"none", {"--cache_dir=none"}, "on 10 sequences of --data, 10 of them computed"},
+      {"short", {"--steps=1"}, "on 4 sequences of --data, 4 of them computed"},
+      {"long", {"--checkpoint_every=2"}, "on 10 sequences of --data, 6 of them computed"},
+      {"again", {"--world_size=4"}, "on 10 sequences of --data, read from " + cache},
+      {"other", {"--objective=ipo", "--lr=1e-2"}, "on 10 sequences of --data, read from " + cache},
+      {"bf16", {"--param_dtype=bf16"}, "on 10 sequences of --data, 10 of them computed"},
+  };
+  for (const auto& run : kRuns) {
+    SCOPED_TRACE(run.name);
+    const Outcome outcome = train(run.name, run.flags);
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+    EXPECT_TRUE(absl::StrContains(outcome.output, run.note)) << outcome.output;
+  }
+  const std::vector<nlohmann::json> expected = StepFacts(Scratch() / "none");
+  EXPECT_EQ(StepFacts(Scratch() / "long"), expected);
+  EXPECT_EQ(StepFacts(Scratch() / "again"), expected);
+
+  const fs::path out = Scratch() / "long";
+  fs::remove_all(out / "step-00000004");
+  fs::remove_all(out / "final");
+  const Outcome rest = train("long", {"--checkpoint_every=2", "--resume=auto"});
+  ASSERT_EQ(rest.exit_code, 0) << rest.output;
+  EXPECT_TRUE(absl::StrContains(rest.output, "sequences of --data, read from")) << rest.output;
+  EXPECT_FALSE(absl::StrContains(rest.output, "of them computed")) << rest.output;
+  EXPECT_EQ(StepFacts(out), expected);
+
+  for (const auto& file : fs::directory_iterator(cache)) {
+    if (file.path().extension() != ".reference") continue;
+    fs::resize_file(file.path(), fs::file_size(file.path()) - 1);
+  }
+  const Outcome damaged = train("damaged", {});
+  ASSERT_EQ(damaged.exit_code, 0) << damaged.output;
+  EXPECT_TRUE(absl::StrContains(damaged.output, "10 of them computed")) << damaged.output;
+  EXPECT_TRUE(absl::StrContains(damaged.output, "does not have the checksum")) << damaged.output;
+  EXPECT_EQ(StepFacts(Scratch() / "damaged"), expected);
+}
+
+TEST(TrainPreferencesTest, TheReferenceMayBeAnotherModel) {
+  const std::string initial = "tests/testdata/llama_tiny";
+  const Outcome by_path =
+      RunTrainer(OfPairs(Scratch() / "by_path", {"--objective=dpo", "--reference=" + initial}));
+  ASSERT_EQ(by_path.exit_code, 0) << by_path.output;
+  EXPECT_TRUE(absl::StrContains(by_path.output, "reference losses of " + initial))
+      << by_path.output;
+  ASSERT_EQ(RunTrainer(OfPairs(Scratch() / "cached", {"--objective=dpo"})).exit_code, 0);
+  EXPECT_EQ(StepFacts(Scratch() / "by_path"), StepFacts(Scratch() / "cached"));
+
+  // Before the first update, each of two models is as far from the other.
+  ASSERT_EQ(RunTrainer(OfPairs(Scratch() / "other", {"--objective=orpo", "--lr=1e-2"})).exit_code,
+            0);
+  const std::string other = (Scratch() / "other/final").string();
+  const auto first_step = [&](const char* name, const Flags& more) {
+    const Outcome run = RunTrainer(OfPairs(Scratch() / name, With({"--objective=dpo"}, more)));
+    EXPECT_EQ(run.exit_code, 0) << run.output;
+    return Metrics(Scratch() / name)[0];
+  };
+  const nlohmann::json there = first_step("there", {"--reference=" + other});
+  const nlohmann::json back =
+      first_step("back", {"--init_from=" + other, "--reference=" + initial, "--world_size=4",
+                          "--strategy=hybrid_shard", "--shard_size=2"});
+  EXPECT_GT(std::abs(there["reward_chosen"].get<double>()), 0.01);
+  for (const char* reward : {"reward_chosen", "reward_rejected"}) {
+    EXPECT_NEAR(there[reward].get<double>(), -back[reward].get<double>(), 1e-5);
+  }
+  const auto directory = zeroth::HfDirectory::Open(other);
+  ASSERT_TRUE(directory.ok()) << directory.status();
+  const std::string gguf = (Scratch() / "other.gguf").string();
+  zeroth::GgufExportOptions of_file;
+  of_file.vocabulary = zeroth::GgufVocabularySource::kNone;
+  ASSERT_EQ(zeroth::ConvertHfToGguf(*directory, gguf, of_file), absl::OkStatus());
+  EXPECT_EQ(first_step("gguf", {"--reference=" + gguf})["loss"], there["loss"]);
+  // Adapters do not change what they are compared with, and tensor ranks divide that, too.
+  const nlohmann::json adapters =
+      first_step("adapters", {"--lora_rank=2", "--reference=" + other, "--tensor_parallel=2"});
+  EXPECT_NEAR(adapters["loss"].get<double>(), there["loss"].get<double>(), 1e-5);
+}
+
 // Accumulated over four micro-batches on one rank, and one micro-batch on each of four.
 TEST(TrainPreferencesTest, JudgementsHaveTheSameBitsAtOtherRanks) {
   const Flags kto = {"--objective=kto", kJudgements, "--lora_rank=2", "--lr=1e-2",
@@ -141,6 +235,9 @@ TEST(TrainPreferencesTest, RefusesWhatDoesNotFit) {
         "--lora_modules_to_save=lm_head"},
        "use cached"},
       {{"--objective=orpo", "--reference=cached"}, "only dpo, ipo and kto"},
+      {{"--objective=dpo", "--reference=adapters_off"}, "expected auto, cached, adapter_off or a"},
+      {{"--objective=dpo", "--reference=tests/testdata/gpt2_tiny"}, "rotary positions"},
+      {{"--objective=dpo", "--reference=tests/testdata/tokenizers"}, "--reference="},
       {{"--objective=kto", kJudgements, "--reference=adapter_off"}, "give --lora_rank"},
       {{"--objective=dpo", "--desirable_weight=2"}, "only kto"},
       {{"--objective=dpo", "--undesirable_weight=2"}, "only kto"},

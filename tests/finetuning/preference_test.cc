@@ -130,8 +130,14 @@ class PreferenceTest : public ::testing::TestWithParam<const char*> {
       rows.pairs = true;
       rows.judgements = Judges();
       if (!HasAdapters() && UsesReference(trainer_options.preference->kind)) {
-        ZEROTH_ASSIGN_OR_RETURN(
-            rows.reference, ComputeReferenceLosses(*trainer, *data, rows, [] { return false; }));
+        const int64_t count = data->source(0).size() / data->source(0).row_length();
+        const UsedRows all = {std::vector<bool>(static_cast<size_t>(count), true)};
+        ReferenceLosses losses = NoReferenceLosses(all, kLength);
+        ZEROTH_ASSIGN_OR_RETURN(const bool done,
+                                ComputeReferenceLosses(
+                                    *trainer, *data, rows, all, [] { return false; }, losses));
+        if (!done) return absl::CancelledError("the reference");
+        rows.reference = std::make_shared<const ReferenceLosses>(std::move(losses));
       }
       ZEROTH_ASSIGN_OR_RETURN(const DataLoader loader, DataLoader::Create(data, rows));
       const int64_t micro_batches = kPairs / data_ranks / rows.batch_size;

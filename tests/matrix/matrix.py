@@ -224,7 +224,8 @@ class Runs:
 
     def _run(self, flags, out):
         command = [self.train, *flags, "--sample_tokens=0", "--threads_per_rank=1",
-                   "--tensorboard=false", "--comm_timeout=60s", f"--out={out}"]
+                   "--tensorboard=false", "--comm_timeout=60s", f"--out={out}",
+                   "--cache_dir=none"]  # each layout computes the reference itself
         self.commands.append(command)
         return pairs.run_command(command, out)
 

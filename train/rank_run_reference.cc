@@ -1,0 +1,197 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The losses of a cached reference: which the run needs, which an earlier run has left beside the
+// data, and the rest.
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <iostream>
+#include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "nlohmann/json.hpp"
+
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/agree.h"
+#include "zeroth/data/data_files.h"
+#include "zeroth/data/reference_cache.h"
+#include "zeroth/data/token_cache.h"
+#include "zeroth/train/progress.h"
+#include "zeroth/train/rank_run.h"
+#include "zeroth/train/reference_losses.h"
+
+namespace zeroth {
+namespace {
+
+int64_t ProductOrMost(int64_t a, int64_t b) {
+  int64_t product = 0;
+  return __builtin_mul_overflow(a, b, &product) ? std::numeric_limits<int64_t>::max() : product;
+}
+
+// The file beside some data that keeps the losses.
+struct CacheFile {
+  ReferenceCacheKey key;
+  std::string path;
+};
+
+absl::StatusOr<CacheFile> FindCacheFile(const TrainOptions& options, const ModelSource& source,
+                                        const std::string& spec, const Mixture& data) {
+  CacheFile cache;
+  ZEROTH_ASSIGN_OR_RETURN(cache.key.recipe, ReferenceRecipe(options, source));
+  ZEROTH_ASSIGN_OR_RETURN(cache.key.data, ChecksumOfRows(data));
+  for (size_t i = 0; i < data.sources(); ++i) {
+    cache.key.rows.push_back(data.source(i).size() / data.source(i).row_length());
+  }
+  cache.key.seq_len = options.seq_len;
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<WeightedSpec> parts, SplitWeights(spec));
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<DataFile> files, FindDataFiles(parts[0].spec));
+  cache.path = ReferenceCachePath(CacheDirectory(files, options.cache_dir), cache.key);
+  return cache;
+}
+
+}  // namespace
+
+// Data of the run whose pairs are compared with the reference.
+struct RankRun::Compared {
+  std::string flag;
+  std::string spec;  // what names the data
+  std::shared_ptr<const Mixture> data;
+  std::shared_ptr<const ReferenceLosses>* result;
+  UsedRows needed{};         // by this run
+  ReferenceLosses losses{};  // NaN where there are none yet
+  UsedRows missing{};
+  // On rank 0, unless --cache_dir=none.
+  absl::StatusOr<CacheFile> cache = absl::NotFoundError("");
+  std::string damage{};  // of the file
+};
+
+absl::StatusOr<RankRun::Windows> RankRun::WindowsToCome() {
+  const auto windows_of = [this](const RunLength& length, int64_t step, int64_t sequence) {
+    return std::pair(sequence, ProductOrMost(length.steps - step, SequencesPerStep(options_)));
+  };
+  if (options_.resume.empty()) return Windows{windows_of(length_, 0, 0)};
+  Windows windows;
+  absl::Status status;
+  if (world_.rank() == 0) {
+    for (const RunProgress& progress : SavedProgress(options_, options_.out)) {
+      const int64_t begin = Order().Differences(progress.data).empty() ? progress.sequences : 0;
+      const absl::StatusOr<RunLength> length =
+          LengthOf(options_, input_.sequences_per_epoch, progress.steps, begin);
+      status.Update(length.status());
+      if (length.ok()) windows.push_back(windows_of(*length, progress.steps, begin));
+    }
+    if (windows.empty()) windows = {windows_of(length_, 0, 0)};
+  }
+  ZEROTH_RETURN_IF_ERROR(AgreeOnStatus(world_, device(), status, "windows to come"));
+  ZEROTH_ASSIGN_OR_RETURN(
+      const std::string text,
+      BroadcastText(world_, device(), 0, nlohmann::json(windows).dump(), "windows to come"));
+  return nlohmann::json::parse(text).get<Windows>();
+}
+
+absl::Status RankRun::FindRows(Compared& part) {
+  LoaderOptions order = LoaderOptionsFor(spec_, input_, world_.rank());
+  const bool is_held_out = part.data == input_.eval_data;
+  if (is_held_out) order.shuffle = false;
+  order.once = is_held_out;
+  ZEROTH_ASSIGN_OR_RETURN(const DataLoader loader, DataLoader::Create(part.data, order));
+  Windows windows = {{0, ProductOrMost(options_.eval_batches, SequencesPerStep(options_))}};
+  if (!is_held_out) {
+    ZEROTH_ASSIGN_OR_RETURN(windows, WindowsToCome());
+  }
+  for (const auto& [first, count] : windows) loader.MarkRows(first, count, part.needed);
+  part.losses = NoReferenceLosses(part.needed, options_.seq_len);
+  return absl::OkStatus();
+}
+
+absl::Status RankRun::ReadCache(const ModelSource& source, Compared& part) {
+  bool found = false;
+  if (world_.rank() == 0 && options_.cache_dir != "none") {
+    part.cache = FindCacheFile(options_, source, part.spec, *part.data);
+    if (part.cache.ok()) {
+      absl::StatusOr<ReferenceLosses> kept = ReadReferenceCache(part.cache->path, part.cache->key);
+      found = kept.ok();
+      if (found) {
+        part.losses = *std::move(kept);
+      } else if (!absl::IsNotFound(kept.status())) {
+        part.damage = std::string(kept.status().message());
+      }
+    }
+  }
+  ZEROTH_ASSIGN_OR_RETURN(
+      const std::string text,
+      BroadcastText(world_, device(), 0, found ? "found" : "none", "kept losses of the reference"));
+  if (text == "found") {
+    ZEROTH_RETURN_IF_ERROR(BroadcastReferenceLosses(world_, device(), part.losses));
+  }
+  part.missing = MissingRows(part.needed, part.losses, options_.seq_len);
+  return absl::OkStatus();
+}
+
+absl::Status RankRun::ComputeReferences(std::vector<std::string>& notes) {
+  if (!options_.caches_reference()) return absl::OkStatus();
+  const ModelSource& source = input_.reference.has_value() ? *input_.reference : input_.source;
+  const std::string model =
+      input_.reference.has_value() ? options_.reference : "the initial weights";
+  std::vector<Compared> parts;
+  if (!spec_.only_evaluates()) {
+    parts.push_back({"--data", options_.data, input_.data, &reference_});
+  }
+  if (input_.eval_data != nullptr) {
+    const bool is_part = options_.eval_data.empty();
+    parts.push_back({is_part ? "--eval_fraction" : "--eval_data",
+                     is_part ? options_.data : options_.eval_data, input_.eval_data,
+                     &eval_reference_});
+  }
+  std::unique_ptr<Trainer> trainer;
+  for (Compared& part : parts) {
+    ZEROTH_RETURN_IF_ERROR(FindRows(part));
+    ZEROTH_RETURN_IF_ERROR(ReadCache(source, part));
+    const int64_t missing = CountRows(part.missing);
+    std::string note = absl::StrCat("reference losses of ", model, " on ", CountRows(part.needed),
+                                    " sequences of ", part.flag);
+    if (missing == 0) {
+      if (world_.rank() == 0 && part.cache.ok()) {
+        absl::StrAppend(&note, ", read from ", part.cache->path);
+      }
+      notes.push_back(std::move(note));
+      *part.result = std::make_shared<const ReferenceLosses>(std::move(part.losses));
+      continue;
+    }
+    if (world_.rank() == 0) {  // which has no reporter yet
+      std::cout << "reference computes the losses of " << model << " on " << missing
+                << " sequences of " << part.flag << "\n"
+                << std::flush;
+    }
+    const Clock::time_point start = Clock::now();
+    if (trainer == nullptr) {
+      ZEROTH_ASSIGN_OR_RETURN(trainer, LoadReference(*rank_, source, options_));
+    }
+    ZEROTH_ASSIGN_OR_RETURN(
+        const bool done, ComputeReferenceLosses(
+                             *trainer, *part.data, LoaderOptionsFor(spec_, input_, world_.rank()),
+                             part.missing, [this] { return WantsToStop(); }, part.losses));
+    absl::StrAppend(&note, ", ", missing, " of them computed in ",
+                    FormatDuration(std::chrono::duration<double>(Clock::now() - start).count()));
+    if (world_.rank() == 0 && options_.cache_dir != "none") {
+      absl::Status kept = part.cache.status();
+      if (kept.ok()) kept = WriteReferenceCache(part.cache->path, part.cache->key, part.losses);
+      absl::StrAppend(&note, part.damage.empty() ? "" : absl::StrCat(", since ", part.damage),
+                      kept.ok() ? absl::StrCat(", and kept in ", part.cache->path)
+                                : absl::StrCat(", and held in memory alone, since ", kept.message(),
+                                               "; --cache_dir names another directory, or none"));
+    }
+    interrupted_ = !done;
+    if (interrupted_) return absl::OkStatus();
+    notes.push_back(std::move(note));
+    *part.result = std::make_shared<const ReferenceLosses>(std::move(part.losses));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace zeroth
