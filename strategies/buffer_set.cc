@@ -62,6 +62,11 @@ BufferSet::SizeClass* BufferSet::ClassOf(int64_t bytes) {
   return nullptr;
 }
 
+int64_t BufferSet::SizeFor(int64_t bytes) {
+  const SizeClass* const in = ClassOf(bytes);
+  return in == nullptr ? bytes : in->bytes;
+}
+
 bool BufferSet::HasRoom(int64_t bytes) {
   const SizeClass* const in = ClassOf(bytes);
   return in != nullptr && (!in->free.empty() || in->in_use < limit_);
@@ -80,7 +85,7 @@ absl::StatusOr<Tensor> BufferSet::Acquire(int64_t bytes, Stream& stream) {
     ++in->in_use;
     return buffer;
   }
-  const int64_t size = in == nullptr ? bytes : in->bytes;
+  const int64_t size = SizeFor(bytes);
   Tensor buffer;
   if (in != nullptr && in->in_use < limit_) {
     ZEROTH_ASSIGN_OR_RETURN(buffer, AllocateRegistered(size));

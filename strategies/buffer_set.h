@@ -48,6 +48,8 @@ class BufferSet {
   // the set is destroyed.
   void RegisterWith(std::vector<Communicator*> groups) { groups_ = std::move(groups); }
 
+  // Returns the bytes of the buffer that Acquire returns.
+  int64_t SizeFor(int64_t bytes);
   // True if Acquire would stay within the limit: a buffer is free or may still be allocated.
   bool HasRoom(int64_t bytes);
   // Returns a buffer of the smallest size that holds `bytes`, after making `stream` wait for the

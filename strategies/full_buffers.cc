@@ -113,6 +113,13 @@ bool FullBuffers::HasRoom(const Unit& unit, int64_t bytes) {
   return shared == nullptr || unit.is_root() || bytes == 0 || shared->HasRoom(bytes);
 }
 
+bool FullBuffers::HasSizeFor(const Unit& unit, int64_t bytes) {
+  const Holding& held = held_[static_cast<size_t>(unit.index())];
+  BufferSet* const shared = shared_of_[static_cast<size_t>(unit.accumulation())];
+  return held.buffer.defined() && held.from == shared &&
+         shared->SizeFor(bytes) == static_cast<int64_t>(held.buffer.bytes());
+}
+
 absl::StatusOr<Tensor> FullBuffers::Acquire(const Unit& unit, int64_t bytes, Stream& writer) {
   Holding& held = held_[static_cast<size_t>(unit.index())];
   if (held.buffer.defined()) {

@@ -44,6 +44,8 @@ class FullBuffers {
 
   // True if Acquire would stay within the limit.
   bool HasRoom(const Unit& unit, int64_t bytes);
+  // True if `unit` has a shared buffer of the size that Acquire would choose for `bytes`.
+  bool HasSizeFor(const Unit& unit, int64_t bytes);
   // Returns a buffer of `bytes` that `writer` may write, until Release. FailedPrecondition if the
   // unit still has one.
   absl::StatusOr<Tensor> Acquire(const Unit& unit, int64_t bytes, Stream& writer);

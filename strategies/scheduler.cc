@@ -136,7 +136,11 @@ absl::Status Scheduler::BeforeForward(Unit& unit, bool expects_backward) {
   }
   // A forward that is recomputed in its backward is not part of the order of forwards.
   const bool again = in.in_backward > 0;
-  if (!again) order_.RecordForward(unit);
+  if (!again && InBackward()) {
+    order_.RecordRecomputed(unit);
+  } else if (!again) {
+    order_.RecordForward(unit);
+  }
   ZEROTH_RETURN_IF_ERROR(EnsureGathered(unit, pass));
   ++in.active;
   if (!again) ZEROTH_RETURN_IF_ERROR(PrefetchAhead(unit, pass));
@@ -158,6 +162,11 @@ absl::Status Scheduler::AfterForward(Unit& unit, bool expects_backward) {
     expects_backward_ = true;
   }
   if (in.active > 0) return absl::OkStatus();
+  if (expects_backward && InBackward()) {
+    // A checkpointed module around the unit is being recomputed; the unit's backward is near.
+    kept_.push_back(&unit);
+    return absl::OkStatus();
+  }
   // An inference forward between another forward and its backward must not free what that backward
   // needs.
   return strategy_.Reshard(unit, in.pending_backwards > 0 ? Pass::kForward : Pass::kInference);
@@ -191,6 +200,7 @@ absl::Status Scheduler::AfterBackward(Unit& unit) {
   --in.active;
   --in.in_backward;
   --in.pending_backwards;
+  in.over = in.pending_backwards == 0;
   if (!requires_gradient_sync_ && unit.tree_micro_batches() > 0) {
     return FailedPrecondition(
         "unit '", unit.name(),
@@ -217,6 +227,7 @@ absl::Status Scheduler::AfterBackward(Unit& unit) {
 absl::Status Scheduler::EndMicroBatch() {
   for (Unit* unit : units_) {
     Track& in = track(*unit);
+    in.over = false;
     in.complete = false;
     in.issued = false;
     const bool is_kept = std::exchange(in.pending_backwards, 0) > 0 && in.active == 0 &&
@@ -225,6 +236,7 @@ absl::Status Scheduler::EndMicroBatch() {
       ZEROTH_RETURN_IF_ERROR(strategy_.Reshard(*unit, Pass::kBackward));
     }
   }
+  kept_.clear();
   next_reduction_ = 0;
   expects_backward_ = false;
   has_micro_batches_ = true;
@@ -348,6 +360,7 @@ absl::Status Scheduler::Trim() {
 
 void Scheduler::ForgetStep() {
   tracks_.assign(units_.size(), Track());
+  kept_.clear();
   next_reduction_ = 0;
   order_.EndTraversal();
   expects_backward_ = false;

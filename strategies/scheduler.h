@@ -57,9 +57,11 @@ struct SchedulerOptions {
 //   FinishBackward → the optimizer updates shards on the compute stream → EndStep
 //
 // Models call them through nn (nn/shard_module.h), hand-written kernels directly. Units nest: the
-// root's hooks surround all others. A unit used several times in forward is reduced after the last
-// of as many backwards. A unit that a step does not use contributes zeros to the reductions. Every
-// decision follows from the order of calls, never from timing.
+// root's hooks surround all others. A unit nested in a checkpointed module stays gathered from its
+// recomputed forward to its backward, unless a unit that is needed earlier takes its buffer. A unit
+// used several times in forward is reduced after the last of as many backwards. A unit that a step
+// does not use contributes zeros to the reductions. Every decision follows from the order of calls,
+// never from timing.
 //
 // All ranks use the same units in the same order, since they gather together; otherwise all of them
 // get an error that names two ranks and their units. Exception: if every rank holds all parameters
@@ -186,6 +188,7 @@ class Scheduler {
     int active = 0;             // uses of the unit that have begun and not ended
     int in_backward = 0;        // active uses that are backwards
     int pending_backwards = 0;  // forwards that expect a backward, minus backwards that have ended
+    bool over = false;          // this micro-batch's last backward has ended
     bool complete = false;      // this micro-batch's gradients are complete
     bool issued = false;        // the reduction of those gradients is enqueued
   };
@@ -209,6 +212,9 @@ class Scheduler {
   absl::Status ExpectOwn(const Unit* unit) const;
   absl::Status SetPrefetch(Unit& unit, std::vector<Unit*> next, Pass pass);
 
+  // True while the backward of some unit is under way, so that a forward is a recomputation.
+  bool InBackward() const;
+  absl::Status MakeRoom(const Unit& unit);
   absl::Status EnsureGathered(Unit& unit, Pass pass);
   absl::Status StartGather(Unit& unit, Pass pass);
   absl::Status WaitForShards();
@@ -249,6 +255,8 @@ class Scheduler {
   bool in_fixed_order_ = false;
   size_t next_reduction_ = 0;
   TraversalRecorder order_;
+  // Units that stay gathered between their recomputed forward and their backward, in that order.
+  std::vector<Unit*> kept_;
   FullBuffers gathered_;
   FullBuffers gradients_;
   std::shared_ptr<Event> shards_ready_;  // the last write to the shards

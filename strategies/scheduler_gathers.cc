@@ -3,6 +3,8 @@
 // The scheduler's gathers: when a unit is used, prefetched, or requested.
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -101,7 +103,11 @@ absl::Status Scheduler::Prefetch(Unit& unit) {
 }
 
 absl::Status Scheduler::EnsureGathered(Unit& unit, Pass pass) {
-  if (unit.state() == UnitState::kSharded) ZEROTH_RETURN_IF_ERROR(StartGather(unit, pass));
+  if (unit.state() == UnitState::kSharded) {
+    ZEROTH_RETURN_IF_ERROR(MakeRoom(unit));
+    ZEROTH_RETURN_IF_ERROR(StartGather(unit, pass));
+  }
+  kept_.erase(std::remove(kept_.begin(), kept_.end(), &unit), kept_.end());  // it is in use again
   if (unit.state() == UnitState::kGathering) {
     if (unit.gather_event() != nullptr) {
       ZEROTH_RETURN_IF_ERROR(ComputeWaits(unit.gather_event(), kWaitForGather, unit));
@@ -109,6 +115,27 @@ absl::Status Scheduler::EnsureGathered(Unit& unit, Pass pass) {
     ZEROTH_RETURN_IF_ERROR(unit.FinishGather());
   }
   return unit.ExpectState(UnitState::kGathered, "compute");
+}
+
+bool Scheduler::InBackward() const {
+  return std::any_of(tracks_.begin(), tracks_.end(),
+                     [](const Track& in) { return in.in_backward > 0; });
+}
+
+// Frees units of kept_ until `unit` has a buffer within the limit, first those whose backward comes
+// last: recomputation runs forwards in the reverse order of their backwards.
+absl::Status Scheduler::MakeRoom(const Unit& unit) {
+  const int64_t bytes = FullParameterBytes(unit);
+  for (size_t i = 0; i < kept_.size() && !gathered_.HasRoom(unit, bytes);) {
+    Unit& kept = *kept_[i];
+    if (!gathered_.HasSizeFor(kept, bytes)) {
+      ++i;
+      continue;
+    }
+    kept_.erase(kept_.begin() + static_cast<std::ptrdiff_t>(i));
+    ZEROTH_RETURN_IF_ERROR(strategy_.Reshard(kept, Pass::kForward));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Scheduler::WaitForShards() {
@@ -160,7 +187,9 @@ absl::Status Scheduler::PrefetchAhead(const Unit& from, Pass pass) {
     return absl::OkStatus();
   // Skip units whose backward is done: when a checkpointed block is recomputed, its recorded
   // forward successor is already finished.
-  if (track(*next).complete) return absl::OkStatus();
+  if (track(*next).over || track(*next).complete) return absl::OkStatus();
+  // The next forward of a recomputation comes before the backwards that units are kept for.
+  if (!backward) ZEROTH_RETURN_IF_ERROR(MakeRoom(*next));
   // A prefetch only uses shared buffers: it must not cost memory.
   if (!gathered_.HasRoom(*next, FullParameterBytes(*next))) return absl::OkStatus();
   return StartGather(*next, pass);

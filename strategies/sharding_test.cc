@@ -252,6 +252,40 @@ std::string Refusal(const ShardingOptions& options, const std::vector<UnitSpec>&
   return message;
 }
 
+// Every group costs time at the start and memory of the transport. Where there are no groups of
+// replicas, or of shards, one group of one rank stands for them.
+TEST(ShardingTest, MakesOneGroupForEachUse) {
+  struct Case {
+    std::string strategy;
+    int shard_size;
+    int64_t min_shard_numel;
+    size_t groups;
+  };
+  for (const Case& in :
+       {Case{"no_shard", 0, 0, 2},         // reductions; one rank
+        Case{"full_shard", 0, 0, 3},       // gathers, reductions; one rank
+        Case{"full_shard", 0, 100, 3},     // small parameters have no group of their own
+        Case{"shard_grad_op", 0, 0, 3},    // as full_shard
+        Case{"hybrid_shard", 2, 100, 4}})  // gathers; reductions inside, across and over all
+  {
+    EXPECT_EQ(RunToyRanks(4,
+                          [&](Communicator& world, Device& device) -> absl::Status {
+                            ToyModel model({{"a", {Shape({8, 8}), Shape({64, 8})}}});
+                            ShardingOptions options = OptionsOf(in.strategy, in.shard_size);
+                            options.min_shard_numel = in.min_shard_numel;
+                            ZEROTH_ASSIGN_OR_RETURN(auto sharding,
+                                                    ShardToy(world, device, model, options));
+                            ToyStep step;
+                            step.gradient = [](const Parameter&, int64_t, float) { return 1.0f; };
+                            ZEROTH_RETURN_IF_ERROR(RunToyStep(*sharding, step));
+                            ZEROTH_TOY_EXPECT(sharding->mesh().communicators().size() == in.groups);
+                            return CheckAtRest(*sharding);
+                          }),
+              absl::OkStatus())
+        << in.strategy << " " << in.min_shard_numel;
+  }
+}
+
 TEST(ShardingTest, RefusesWhatCannotBeSharded) {
   Parameter a("a", Shape({2}));
   Parameter b("b", Shape({2}));

@@ -29,6 +29,14 @@ class TraversalRecorder {
     Unit* const previous = Record(unit, Direction::kBackward);
     if (previous != nullptr) links(*previous).next_in_backward = &unit;
   }
+  // Records a forward that is recomputed within a backward. It follows the last backward that has
+  // begun, so that this one prefetches the unit.
+  void RecordRecomputed(Unit& unit) {
+    if (direction_ == Direction::kBackward && last_ != nullptr && last_ != &unit) {
+      links(*last_).next_in_backward = &unit;
+    }
+    RecordForward(unit);
+  }
   // Returns the unit that followed this one last time; nullptr if there was none, or none is known.
   Unit* NextInForward(const Unit& unit) const { return links(unit).next_in_forward; }
   Unit* NextInBackward(const Unit& unit) const { return links(unit).next_in_backward; }

@@ -153,11 +153,15 @@ absl::StatusOr<std::unique_ptr<MeshView>> MeshView::Create(Mesh& mesh, Mesh::Axe
   std::sort(all.begin(), all.end());
   ZEROTH_ASSIGN_OR_RETURN(view->shard_gather_, mesh.Group(sharded, Traffic::kGather));
   ZEROTH_ASSIGN_OR_RETURN(view->shard_reduce_, mesh.Group(sharded, Traffic::kReduce));
-  ZEROTH_ASSIGN_OR_RETURN(view->replicate_reduce_, mesh.Group(replicated, Traffic::kReduceAcross));
+  const bool spans = owners_over_groups && mesh.size(replicated) > 1;
+  const bool owns_all = mesh.size(sharded) == 1 && !spans;
+  ZEROTH_ASSIGN_OR_RETURN(
+      view->replicate_reduce_,
+      mesh.Group(replicated, owns_all ? Traffic::kReduce : Traffic::kReduceAcross));
   ZEROTH_ASSIGN_OR_RETURN(view->data_reduce_, mesh.Group(all, Traffic::kReduce));
   view->owner_axes_ = std::move(sharded);
   view->owner_gather_ = view->shard_gather_;
-  if (!owners_over_groups || mesh.size(replicated) == 1) return view;
+  if (!spans) return view;
   view->owner_axes_.insert(view->owner_axes_.end(), replicated.begin(), replicated.end());
   ZEROTH_ASSIGN_OR_RETURN(view->replicate_gather_, mesh.Group(replicated, Traffic::kGatherAcross));
   ZEROTH_ASSIGN_OR_RETURN(view->owner_gather_,

@@ -113,7 +113,9 @@ class MeshView {
   // This rank's shard group, for gathers and for reductions.
   Communicator& shard_gather() const { return *shard_gather_; }
   Communicator& shard_reduce() const { return *shard_reduce_; }
-  // The ranks with this rank's shard index, one of each group, for reductions across groups.
+  // The ranks with this rank's shard index, one of each group, for reductions across groups. The
+  // same communicator as data_reduce() if every rank owns everything: then nothing is reduced
+  // inside a group meanwhile.
   Communicator& replicate_reduce() const { return *replicate_reduce_; }
   // The ranks of all groups, for reductions of gradients of replicated parameters.
   Communicator& data_reduce() const { return *data_reduce_; }

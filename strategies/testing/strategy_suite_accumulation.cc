@@ -117,6 +117,7 @@ void Subtract(const CommStats::Counters& what, CommStats::Counters& from) {
 // Bytes sent between groups whose ranks own the same masters or, together, all of them.
 CommStats::Counters AcrossGroups(Sharding& sharding) {
   const MeshView& mesh = ViewOf(sharding);
+  if (&mesh.replicate_reduce() == &mesh.data_reduce()) return {};
   CommStats::Counters across = mesh.replicate_reduce().stats().counters();
   if (!mesh.owners_span_groups()) return across;
   const CommStats::Counters gathers = mesh.replicate_gather().stats().counters();

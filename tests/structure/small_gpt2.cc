@@ -92,7 +92,7 @@ std::vector<TrafficRecord::Call> TrafficRecord::Take() {
   for (Communicator* group : sharding_.communicators()) {
     for (const CommStats::Entry& entry : group->stats().TakeRecord()) {
       Call call;
-      const bool across = group == &mesh.replicate_reduce();
+      const bool across = group == &mesh.replicate_reduce() && group != &mesh.data_reduce();
       if (entry.label == "gradient norm") {
         call.what = "norm";
       } else if (group == gathers_across) {

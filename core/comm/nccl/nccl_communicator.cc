@@ -4,6 +4,7 @@
 
 #include <nccl.h>
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -82,28 +83,35 @@ absl::Status RecordedCalls::AfterPlay(cuda::CudaStream& stream, const std::share
 }
 
 absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::CreateWorld(
-    std::shared_ptr<World> world) {
+    std::shared_ptr<World> world, int ranks_per_root) {
   ProcessWorld& processes = world->processes();
   const ProcessWorld::Seat seat = processes.WorldSeat();
+  const int ranks = static_cast<int>(seat.world_ranks.size());
+  const std::vector<int> roots = RootsOf(ranks, ranks_per_root);
   ncclUniqueId id = {};
-  absl::string_view own;  // other ranks than the first have none
-  if (seat.rank == 0) {
+  absl::string_view own;  // only roots have one
+  if (std::count(roots.begin(), roots.end(), seat.rank) > 0) {
     ZEROTH_RETURN_IF_ERROR(ToStatus(ncclGetUniqueId(&id), "ncclGetUniqueId", nullptr));
     own = absl::string_view(id.internal, sizeof(id.internal));
   }
-  ZEROTH_ASSIGN_OR_RETURN(const std::vector<std::string> ids, processes.Meet(seat.group, own));
-  if (ids.front().size() != sizeof(id.internal)) {
-    return absl::InternalError("rank 0 gave an NCCL id of another size");
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<std::string> given, processes.Meet(seat.group, own));
+  std::vector<ncclUniqueId> ids;
+  for (const int root : roots) {
+    const std::string& bytes = given[static_cast<size_t>(root)];
+    if (bytes.size() != sizeof(id.internal)) {
+      return absl::InternalError(absl::StrCat("rank ", root, " gave an NCCL id of ", bytes.size(),
+                                              " bytes, expected ", sizeof(id.internal),
+                                              "; start the same program on all ranks"));
+    }
+    std::memcpy(ids.emplace_back().internal, bytes.data(), bytes.size());
   }
-  std::memcpy(id.internal, ids.front().data(), sizeof(id.internal));
   const std::shared_ptr<Handle> handle = world->NewHandle(processes.NameOf(seat));
-  const int ranks = static_cast<int>(seat.world_ranks.size());
-  ZEROTH_RETURN_IF_ERROR(handle->Start("ncclCommInitRankConfig", /*by_copy_engine=*/false,
-                                       [&](ncclComm_t* communicator, ncclConfig_t* config) {
-                                         return ncclCommInitRankConfig(communicator, ranks, id,
-                                                                       seat.rank, config);
-                                       }));
-  ZEROTH_RETURN_IF_ERROR(handle->Await("ncclCommInitRankConfig"));
+  const char* const call = ids.size() == 1 ? "ncclCommInitRankConfig" : "ncclCommInitRankScalable";
+  ZEROTH_RETURN_IF_ERROR(handle->Start(
+      call, /*by_copy_engine=*/false, [&](ncclComm_t* communicator, ncclConfig_t* config) {
+        return InitRank(communicator, ranks, seat.rank, ids, config);
+      }));
+  ZEROTH_RETURN_IF_ERROR(handle->Await(call));
   ZEROTH_RETURN_IF_ERROR(processes.Meet(seat.group).status());
   return std::unique_ptr<NcclCommunicator>(
       new NcclCommunicator(std::move(world), seat, handle, /*by_copy_engine=*/false));

@@ -76,9 +76,11 @@ class RecordedCalls final : public cuda::PlayObserver {
 // all-reduces gather everything instead.
 class NcclCommunicator final : public CheckedCommunicator {
  public:
-  // The group of all ranks; collective.
-  static absl::StatusOr<std::unique_ptr<NcclCommunicator>> CreateWorld(
-      std::shared_ptr<World> world);
+  // The group of all ranks; collective. Every `ranks_per_root` ranks meet at a root of NCCL's
+  // start, where the library has ncclCommInitRankScalable (2.23). The default is that of PyTorch
+  // and XLA: below it one root is fast enough.
+  static absl::StatusOr<std::unique_ptr<NcclCommunicator>> CreateWorld(std::shared_ptr<World> world,
+                                                                       int ranks_per_root = 128);
   ~NcclCommunicator() override;
 
   int rank() const override { return seat_.rank; }

@@ -53,6 +53,21 @@ ncclResult_t RegisterSymmetric(ncclComm_t, void*, size_t, ncclWindow_t*) {
 ncclResult_t Deregister(ncclComm_t, ncclWindow_t) { return ncclInvalidUsage; }
 #endif
 
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 23, 0)
+constexpr bool kHasSeveralRoots = true;
+ncclResult_t InitWithSeveralRoots(ncclComm_t* communicator, int ranks, int rank,
+                                  std::vector<ncclUniqueId>& ids, ncclConfig_t* config) {
+  return ncclCommInitRankScalable(communicator, ranks, rank, static_cast<int>(ids.size()),
+                                  ids.data(), config);
+}
+#else
+constexpr bool kHasSeveralRoots = false;
+ncclResult_t InitWithSeveralRoots(ncclComm_t*, int, int, std::vector<ncclUniqueId>&,
+                                  ncclConfig_t*) {
+  return ncclInvalidUsage;
+}
+#endif
+
 }  // namespace
 
 absl::Status ToStatus(ncclResult_t result, absl::string_view call, ncclComm_t communicator) {
@@ -62,6 +77,20 @@ absl::Status ToStatus(ncclResult_t result, absl::string_view call, ncclComm_t co
   if (detail != nullptr && *detail != '\0') absl::StrAppend(&message, " (", detail, ")");
   absl::StrAppend(&message, "; NCCL_DEBUG=INFO tells more");
   return absl::Status(CodeOf(result), message);
+}
+
+std::vector<int> RootsOf(int ranks, int ranks_per_root) {
+  const int roots = kHasSeveralRoots ? (ranks + ranks_per_root - 1) / ranks_per_root : 1;
+  std::vector<int> first;
+  // NCCL gives the first `ranks % roots` parts one rank more.
+  for (int i = 0; i < roots; ++i) first.push_back(i * (ranks / roots) + std::min(i, ranks % roots));
+  return first;
+}
+
+ncclResult_t InitRank(ncclComm_t* communicator, int ranks, int rank, std::vector<ncclUniqueId>& ids,
+                      ncclConfig_t* config) {
+  if (ids.size() > 1) return InitWithSeveralRoots(communicator, ranks, rank, ids, config);
+  return ncclCommInitRankConfig(communicator, ranks, ids[0], rank, config);
 }
 
 ncclDataType_t TypeOf(DType dtype) {

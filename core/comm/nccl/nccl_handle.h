@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -29,6 +30,14 @@ namespace zeroth::nccl {
 // The error for `result` of `call`, with NCCL's message. Unavailable if a peer or the network has
 // failed, InvalidArgument or FailedPrecondition for wrong use, Internal otherwise.
 absl::Status ToStatus(ncclResult_t result, absl::string_view call, ncclComm_t communicator);
+
+// Returns the ranks that make unique ids for a communicator of `ranks`: the first rank of as many
+// equal parts as at most `ranks_per_root` in each take. NCCL's start lets each part meet at its
+// root. Returns rank 0 alone if the library is older than 2.23.
+std::vector<int> RootsOf(int ranks, int ranks_per_root);
+// Calls ncclCommInitRankConfig, or ncclCommInitRankScalable with the ids of several roots.
+ncclResult_t InitRank(ncclComm_t* communicator, int ranks, int rank, std::vector<ncclUniqueId>& ids,
+                      ncclConfig_t* config);
 
 // Returns NCCL's element type.
 ncclDataType_t TypeOf(DType dtype);

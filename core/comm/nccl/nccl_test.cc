@@ -25,9 +25,14 @@
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/communicator.h"
 #include "zeroth/core/comm/nccl/emulation/emulated_nccl.h"
+#include "zeroth/core/comm/nccl/nccl_communicator.h"
+#include "zeroth/core/comm/nccl/nccl_handle.h"
+#include "zeroth/core/comm/nccl/nccl_world.h"
 #include "zeroth/core/comm/nccl/testing/nccl_test_ranks.h"
+#include "zeroth/core/comm/process/process_world.h"
 #include "zeroth/core/comm/process/rendezvous_file.h"
 #include "zeroth/core/comm/process/testing/strangers.h"
+#include "zeroth/core/comm/process/testing/test_environment.h"
 #include "zeroth/core/comm/testing/communicator_test_fixture.h"
 #include "zeroth/core/comm/testing/reduction_reference.h"
 #include "zeroth/core/device/cuda/emulation/emulated_stream.h"
@@ -754,6 +759,44 @@ TEST(NcclTest, ANumberOfRanksThatWasNotStartedIsRefused) {
   environment.world_size = 2;
   status = RunNcclRank(environment, options, never);
   ExpectWords(status, {"world_size is 4", "torchrun has started 2"});
+}
+
+TEST(NcclTest, RootsAreTheFirstRanksOfEqualParts) {
+  EXPECT_EQ(nccl::RootsOf(1, 128), std::vector<int>({0}));
+  EXPECT_EQ(nccl::RootsOf(128, 128), std::vector<int>({0}));
+  EXPECT_EQ(nccl::RootsOf(129, 128), std::vector<int>({0, 65}));
+  EXPECT_EQ(nccl::RootsOf(1024, 128), std::vector<int>({0, 128, 256, 384, 512, 640, 768, 896}));
+  EXPECT_EQ(nccl::RootsOf(5, 2), std::vector<int>({0, 2, 4}));
+  EXPECT_EQ(nccl::RootsOf(3, 1), std::vector<int>({0, 1, 2}));
+}
+
+// Starts a world as RunNcclRank, but with a root for every two ranks.
+TEST(NcclTest, AWorldStartsWithSeveralRoots) {
+  constexpr int kRanks = 5;
+  const int64_t before = nccl::emulation::StartsWithSeveralRoots();
+  const std::string file = testing::TestRendezvousFile();
+  LaunchOptions options;
+  options.world_size = kRanks;
+  const auto run = [&](int rank) -> absl::Status {
+    ZEROTH_ASSIGN_OR_RETURN(
+        const std::shared_ptr<ProcessWorld> processes,
+        ProcessWorld::Join(testing::TestEnvironment(rank, kRanks, file), options, "nccl"));
+    ZEROTH_RETURN_IF_ERROR(processes->AnnounceNode());
+    const auto world = std::make_shared<nccl::World>(processes, 0, /*library_reduces=*/false);
+    ZEROTH_RETURN_IF_ERROR(world->Start());
+    ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<nccl::NcclCommunicator> communicator,
+                            nccl::NcclCommunicator::CreateWorld(world, /*ranks_per_root=*/2));
+    const absl::Status used = OnCuda(TwoAllReduces)(*communicator);
+    return processes->Return(used);
+  };
+  std::vector<absl::Status> statuses(kRanks);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    threads.emplace_back([&, rank] { statuses[static_cast<size_t>(rank)] = run(rank); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const absl::Status& status : statuses) EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(nccl::emulation::StartsWithSeveralRoots() - before, kRanks);
 }
 
 // As for the launcher "nccl": without a launcher's variables, the world has one rank.

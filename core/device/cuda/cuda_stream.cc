@@ -32,12 +32,13 @@ void Merge(const Conditions& from, Conditions& into) {
 }  // namespace
 
 // The state that a stream shares with its events: its first error, bad data that kernels have
-// found, conditions, retained memory, and the recording in progress.
+// found, conditions, retained memory, events to be recorded again, and the recording in progress.
 class StreamState {
  public:
   explicit StreamState(DataErrorWord* word) : word_(word) {}
   ~StreamState() {
     // Errors are ignored: when a process ends, its CUDA context may be gone.
+    for (cudaEvent_t event : free_events_) static_cast<void>(cudaEventDestroy(event));
     static_cast<void>(cudaFreeHost(word_));
   }
   StreamState(const StreamState&) = delete;
@@ -82,6 +83,26 @@ class StreamState {
   }
   DataErrorWord* word() const { return word_; }
 
+  // Returns an event without a time, which may have been recorded before. Work that waits for that
+  // record still waits for it alone.
+  absl::StatusOr<cudaEvent_t> TakeEvent() {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (!free_events_.empty()) {
+        cudaEvent_t event = free_events_.back();
+        free_events_.pop_back();
+        return event;
+      }
+    }
+    cudaEvent_t event = nullptr;
+    ZEROTH_CUDA_RETURN_IF_ERROR(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    return event;
+  }
+  void GiveEvent(cudaEvent_t event) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    free_events_.push_back(event);
+  }
+
   std::shared_ptr<Playback> playback() const {
     std::lock_guard<std::mutex> lock(mutex_);
     return playback_;
@@ -119,7 +140,8 @@ class StreamState {
   absl::Status status_;
   uint64_t last_retained_ = 0;
   std::deque<Retained> retained_;  // oldest first
-  Conditions conditions_;          // that a waiting host must await
+  std::vector<cudaEvent_t> free_events_;
+  Conditions conditions_;  // that a waiting host must await
   std::shared_ptr<Playback> playback_;
   DataErrorWord* const word_;
 };
@@ -138,7 +160,14 @@ class CudaEvent final : public Event {
         conditions_(state_->conditions()),
         playback_(state_->playback()),
         mark_(std::move(mark)) {}
-  ~CudaEvent() override { static_cast<void>(cudaEventDestroy(handle_)); }
+  ~CudaEvent() override {
+    // One of a recording belongs to its graph.
+    if (mark_ == nullptr && playback_ == nullptr) {
+      state_->GiveEvent(handle_);
+    } else {
+      static_cast<void>(cudaEventDestroy(handle_));
+    }
+  }
 
   bool IsDone() const override {
     if (IsBeforeRecording()) return true;
@@ -254,8 +283,11 @@ absl::StatusOr<std::shared_ptr<Event>> CudaStream::RecordEvent(bool timed) {
       ZEROTH_ASSIGN_OR_RETURN(mark, DeviceClock::Of(ordinal_).Latest());
     }
     cudaEvent_t handle = nullptr;
-    ZEROTH_CUDA_RETURN_IF_ERROR(
-        cudaEventCreateWithFlags(&handle, timed ? cudaEventDefault : cudaEventDisableTiming));
+    if (timed) {
+      ZEROTH_CUDA_RETURN_IF_ERROR(cudaEventCreateWithFlags(&handle, cudaEventDefault));
+    } else {
+      ZEROTH_ASSIGN_OR_RETURN(handle, state_->TakeEvent());
+    }
     auto event = std::make_shared<CudaEvent>(handle, &device_, state_, std::move(mark));
     ZEROTH_CUDA_RETURN_IF_ERROR(cudaEventRecord(handle, handle_));
     return event;

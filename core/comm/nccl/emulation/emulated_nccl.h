@@ -23,6 +23,8 @@ void FailNextRegistration(ncclResult_t result);
 int64_t CopyEngineGathers();
 // The number of groups of this process that have held a call.
 int64_t Groups();
+// The number of communicators of this process that were started with several unique ids.
+int64_t StartsWithSeveralRoots();
 // The number of sends and receives of this process whose memory does not begin at a multiple of 16
 // bytes, which kernels cannot load as vectors.
 int64_t UnalignedTransfers();

@@ -75,6 +75,7 @@ std::atomic<ncclResult_t> fail_next_init{ncclSuccess};
 std::atomic<ncclResult_t> fail_next_registration{ncclSuccess};
 std::atomic<int64_t> copy_engine_gathers{0};
 std::atomic<int64_t> groups{0};
+std::atomic<int64_t> several_roots{0};
 std::atomic<int64_t> unaligned_transfers{0};
 std::atomic<bool> copy_engines_wait{false};
 std::atomic<ncclResult_t> transfer_failure{ncclRemoteError};
@@ -418,6 +419,7 @@ void FailNextRegistration(ncclResult_t result) { fail_next_registration = result
 void LeaveCopyEnginesWaiting() { copy_engines_wait = true; }
 int64_t CopyEngineGathers() { return copy_engine_gathers; }
 int64_t Groups() { return groups; }
+int64_t StartsWithSeveralRoots() { return several_roots; }
 std::map<std::pair<int, int>, int64_t> TakeBytesSent() { return bytes_sent.Take(); }
 int64_t UnalignedTransfers() { return unaligned_transfers; }
 void StallTransfers(bool on) { stall_transfers = on; }
@@ -451,6 +453,19 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* communicator, int ranks, ncclUni
   shared->rank = rank;
   return StartOrDo(*communicator, (*communicator)->blocking,
                    [shared, meeting = content.meeting] { return Connect(shared, meeting); });
+}
+
+ncclResult_t ncclCommInitRankScalable(ncclComm_t* communicator, int ranks, int rank, int roots,
+                                      ncclUniqueId* ids, ncclConfig_t* config) {
+  if (roots < 1 || roots > ranks) return ncclInvalidArgument;
+  for (int root = 0; root < roots; ++root) {
+    UniqueId content;
+    std::memcpy(&content, ids[root].internal, sizeof(content));
+    if (content.magic != kIdMagic) return ncclInvalidArgument;
+  }
+  several_roots += roots > 1 ? 1 : 0;
+  // On one machine one meeting is enough for all.
+  return ncclCommInitRankConfig(communicator, ranks, ids[0], rank, config);
 }
 
 ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t* communicator,

@@ -7,6 +7,7 @@
 #include <cuda_runtime_api.h>
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <optional>
 
@@ -28,6 +29,8 @@ absl::Status EnqueuePreparedOnEmulatedStream(cudaStream_t stream,
 void FailNextAllocations(int count);
 // The device's memory. Allocations beyond it fail. 0: no limit but the host's.
 void SetDeviceMemory(size_t bytes);
+// The number of events that were created so far.
+int64_t EventsCreated();
 // The device time at which events are reached from now on; nullopt: the host's time.
 void SetDeviceClock(std::optional<std::chrono::nanoseconds> time);
 // From now on every call fails with `error`, as after a fault in a kernel. cudaSuccess ends that.

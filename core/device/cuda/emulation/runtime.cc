@@ -28,6 +28,7 @@ namespace {
 
 // The time at which events are reached, in nanoseconds; negative: that of the host.
 std::atomic<int64_t> device_clock{-1};
+std::atomic<int64_t> events_created{0};
 
 }  // namespace
 
@@ -324,6 +325,7 @@ absl::Status EnqueuePreparedOnEmulatedStream(cudaStream_t stream,
 }
 
 void FailNextAllocations(int count) { Machine::Get().FailNext(count); }
+int64_t EventsCreated() { return events_created; }
 void SetDeviceMemory(size_t bytes) { Machine::Get().SetCapacity(bytes); }
 void SetStickyError(cudaError_t error) { Machine::Get().set_sticky(error); }
 
@@ -477,6 +479,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void*
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   *event = new CUevent_st;
   (*event)->timed = (flags & cudaEventDisableTiming) == 0;
+  ++events_created;
   return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
