@@ -14,17 +14,18 @@ failures=0
 new_machine() {
   machine="$(mktemp -d "${TEST_TMPDIR:-/tmp}/machine.XXXXXX")"
   mkdir -p "$machine/bin" "$machine/tree/bazel" "$machine/tree/core/base" "$machine/elsewhere" \
-    "$machine/tree/third_party/python" "$machine/tree/third_party/arrow"
+    "$machine/tree/third_party/python" "$machine/tree/third_party/arrow" "$machine/tree/third_party/aarch64"
   cp "$source_dir/bazelw" "$machine/tree/bazelw"
   cp "$source_dir"/third_party/python/{environment.sh,requirements.txt} "$machine/tree/third_party/python"
   cp "$source_dir"/third_party/arrow/{fetch_arrow.sh,arrow.txt} "$machine/tree/third_party/arrow"
+  cp "$source_dir/third_party/aarch64/fetch_sysroot.sh" "$machine/tree/third_party/aarch64"
   cp "$source_dir"/third_party/{cache.sh,packages.txt} "$machine/tree/third_party"
   touch "$machine/tree/WORKSPACE"
   # shellcheck disable=SC2086  # One name a line.
   printf '%s\n' $all >"$machine/installed"
   : >"$machine/calls"
   local tool
-  for tool in bash env cat cut sed dirname mktemp rm grep sha256sum find mkdir mv; do
+  for tool in bash env cat cut sed dirname mktemp rm grep sha256sum find mkdir mv touch; do
     ln -s "$(command -v "$tool")" "$machine/bin/$tool"
   done
   python="$machine/cache/zeroth/python-$(sha256sum "$source_dir/third_party/python/requirements.txt" | cut -c 1-16)/bin/python"
@@ -40,6 +41,10 @@ new_machine() {
   arrow="$machine/cache/zeroth/arrow-$(sha256sum "$source_dir/third_party/arrow/arrow.txt" | cut -c 1-16)"
   mkdir -p "$arrow/include/parquet/arrow"
   touch "$arrow/include/parquet/arrow/reader.h"
+  # The libraries for aarch64.
+  sysroot="$machine/cache/zeroth/aarch64-$(sha256sum "$source_dir/third_party/packages.txt" | cut -c 1-16)"
+  mkdir -p "$sysroot/usr/lib/aarch64-linux-gnu"
+  touch "$sysroot/usr/lib/aarch64-linux-gnu/libdnnl.so"
   fake id 'echo 0'
   fake dpkg-query '
     code=0
@@ -71,6 +76,7 @@ fake_bazel() {
     if [ "$*" = --version ]; then echo "bazel '"$2"'"; exit 0; fi
     echo "${ZEROTH_PYTHON:-none}" >"$machine/python_of_tests"
     echo "${ARROW_HOME:-none}" >"$machine/arrow_of_builds"
+    echo "${ZEROTH_SYSROOT:-none}" >"$machine/sysroot_of_builds"
     printf "%s" "'"$1"' in $PWD:" >>"$machine/calls"
     printf " [%s]" "$@" >>"$machine/calls"
     echo >>"$machine/calls"
@@ -107,7 +113,7 @@ expect_contains() { # expect_contains WHAT ACTUAL PART
   fi
 }
 
-unset BAZEL ZEROTH_PYTHON ARROW_HOME
+unset BAZEL ZEROTH_PYTHON ARROW_HOME ZEROTH_SYSROOT
 
 case="everything installed"
 new_machine
@@ -128,6 +134,25 @@ expect_contains "says so" "$out" "zeroth: builds will leave out parquet and comp
 expect "builds all the same" "$(cat "$machine/arrow_of_builds")" none
 run tree query //...
 expect "a query fetches nothing" "$out" ""
+
+case="a build for aarch64"
+new_machine
+cp -r "$arrow" "${arrow/arrow-/arrow_aarch64-}"
+run tree build --config=aarch64 //...
+expect "exit code is Bazel's" "$code" 3
+expect "installs the cross compiler" "$out" \
+  "bazelw: installing what building Zeroth needs: g++-aarch64-linux-gnu (C++ compiler for aarch64)"
+expect "its libraries" "$(cat "$machine/sysroot_of_builds")" "$sysroot"
+expect "its Arrow" "$(cat "$machine/arrow_of_builds")" "${arrow/arrow-/arrow_aarch64-}"
+run tree build //...
+expect "silence" "$out" ""
+expect "other builds have none of it" "$(cat "$machine/sysroot_of_builds") $(cat "$machine/arrow_of_builds")" "none $arrow"
+rm -r "$sysroot"
+run tree build --config=aarch64 //...
+expect "exit code" "$code" 1
+expect_contains "why" "$out" "zeroth: no build for aarch64: apt-get could not fetch its libraries, see $sysroot.failed"
+expect_contains "in lists of its own" "$calls" "apt-get -o APT::Architecture=arm64"
+expect "no Bazel" "$(grep -c '^bazel' <<<"$calls" || true)" 0
 
 case="from a folder inside the tree"
 new_machine

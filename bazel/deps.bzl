@@ -1,6 +1,7 @@
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 """The repositories Zeroth needs; importing projects call zeroth_dependencies() from their WORKSPACE."""
 
+load("//third_party/aarch64:repository.bzl", "aarch64_toolchain_repository")
 load("//third_party/abseil:repository.bzl", "abseil_repository")
 load("//third_party/arrow:repository.bzl", "arrow_repository")
 load("//third_party/bazel_packages:repository.bzl", "SYSTEM_BAZEL_REPOSITORIES", "no_coverage_tools", "system_bazel_repository")
@@ -29,6 +30,9 @@ def zeroth_dependencies():
 
     # The Python that tests use; empty if there is none.
     _maybe(python_repository, "zeroth_python")
+
+    # Never fetched without --config=aarch64.
+    _maybe(aarch64_toolchain_repository, "aarch64_toolchain")
 
     # Never fetched without a CUDA config.
     _maybe(cuda_repository, "cuda")

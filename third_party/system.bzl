@@ -5,6 +5,23 @@
 _PREFIXES = ["/usr", "/usr/local"]
 _LIBRARY_FOLDERS = ["lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu", "lib64", "lib"]
 
+# What sysroot() reads: for `environ` of rules whose results depend on it.
+SYSROOT_VARIABLES = ["ZEROTH_TARGET", "ZEROTH_SYSROOT", "XDG_CACHE_HOME", "HOME"]
+
+def sysroot(ctx):
+    """Returns the folder that holds the target's libraries as / does for this machine: empty unless it is another one.
+
+    --config=aarch64 sets ZEROTH_TARGET; bazelw sets ZEROTH_SYSROOT to what third_party/aarch64/fetch_sysroot.sh made.
+    """
+    target = ctx.os.environ.get("ZEROTH_TARGET", "")
+    if not target:
+        return ""
+    folder = ctx.os.environ.get("ZEROTH_SYSROOT", "") or cached_folder(ctx, target, Label("//third_party:packages.txt"))
+    if not folder or not ctx.path(folder + "/usr/include").exists:
+        fail(("\n\nBuilding for %s needs the libraries of Debian's packages for it (looked in %s).\n" +
+              "Run Zeroth's ./bazelw, which fetches them, or name their root folder by ZEROTH_SYSROOT.\n") % (target, folder))
+    return folder
+
 def _lacking_packages(ctx):
     """Returns the packages of packages.txt that this system lacks, each with what it is."""
     lacking = []
@@ -42,14 +59,20 @@ def pkg_config(ctx, module, arguments, package):
     tool = ctx.which("pkg-config")
     if not tool:
         fail_missing(ctx, "the program pkg-config", "pkg-config")
-    result = ctx.execute([tool] + arguments + [module])
+    root = sysroot(ctx)
+    environment = {}
+    if root:
+        folders = [root + "/usr/lib/aarch64-linux-gnu/pkgconfig", root + "/usr/share/pkgconfig"]
+        environment = {"PKG_CONFIG_LIBDIR": ":".join(folders), "PKG_CONFIG_PATH": "", "PKG_CONFIG_SYSROOT_DIR": root}
+    result = ctx.execute([tool] + arguments + [module], environment = environment)
     if result.return_code != 0:
         fail_missing(ctx, "the pkg-config module '%s' (%s)" % (module, result.stderr.strip()), package)
     return result.stdout.strip()
 
 def include_folder(ctx, header, package, first = []):
     """Returns the folder under which `header` exists, for dependencies without a .pc file."""
-    candidates = first + [prefix + "/include" for prefix in _PREFIXES]
+    root = sysroot(ctx)
+    candidates = first + [root + prefix + "/include" for prefix in _PREFIXES]
     for folder in candidates:
         if ctx.path(folder + "/" + header).exists:
             return folder
@@ -58,8 +81,9 @@ def include_folder(ctx, header, package, first = []):
 
 def library_folder(ctx, file, package, first = []):
     """Returns the folder that holds the library `file`, for dependencies without a .pc file."""
+    root = sysroot(ctx)
     candidates = first + [
-        prefix + "/" + folder
+        root + prefix + "/" + folder
         for prefix in _PREFIXES
         for folder in _LIBRARY_FOLDERS
     ]
@@ -91,10 +115,14 @@ def cached_folder(ctx, name, contents):
         return None
     return "%s/zeroth/%s-%s" % (cache or home + "/.cache", name, checksum.stdout[:16])
 
-def link_flags(folder, library):
+def linker_searches(ctx, folder):
+    """True if the linker looks in `folder` without being told."""
+    return folder.startswith(sysroot(ctx) + "/usr/lib")
+
+def link_flags(ctx, folder, library):
     """Returns linker flags for a shared `library`; paths only where the linker would not look."""
     flags = ["-l" + library]
-    if folder.startswith("/usr/lib"):
+    if linker_searches(ctx, folder):
         return flags
     return ["-L" + folder, "-Wl,-rpath," + folder] + flags
 

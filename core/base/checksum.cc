@@ -5,19 +5,17 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
+#include "zeroth/core/base/processor.h"
+
 namespace zeroth {
 
 namespace {
 
 const Xxh3Variant& Xxh3() {
-#ifdef __x86_64__
-  static const Xxh3Variant& best = __builtin_cpu_supports("avx512f") ? kXxh3Avx512
-                                   : __builtin_cpu_supports("avx2")  ? kXxh3Avx2
-                                                                     : kXxh3Portable;
+  static const Xxh3Variant& best = HasAvx512F() ? kXxh3Avx512
+                                   : HasAvx2()  ? kXxh3Avx2
+                                                : kXxh3Portable;
   return best;
-#else
-  return kXxh3Portable;
-#endif
 }
 
 void* Aligned(uint8_t* room) {

@@ -15,6 +15,7 @@
 #include "absl/types/span.h"
 #include "gtest/gtest.h"
 
+#include "zeroth/core/base/processor.h"
 #include "zeroth/core/base/xxh3_variant.h"
 
 namespace zeroth {
@@ -29,10 +30,8 @@ TEST(ChecksumTest, IsTheOneThatTheFormatNames) {
 // The variants that this processor can run.
 std::vector<const Xxh3Variant*> Variants() {
   std::vector<const Xxh3Variant*> variants = {&kXxh3Portable};
-#ifdef __x86_64__
-  if (__builtin_cpu_supports("avx2")) variants.push_back(&kXxh3Avx2);
-  if (__builtin_cpu_supports("avx512f")) variants.push_back(&kXxh3Avx512);
-#endif
+  if (HasAvx2()) variants.push_back(&kXxh3Avx2);
+  if (HasAvx512F()) variants.push_back(&kXxh3Avx512);
   return variants;
 }
 

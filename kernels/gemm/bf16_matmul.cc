@@ -2,10 +2,6 @@
 
 #include <omp.h>
 
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -18,6 +14,7 @@
 #include "oneapi/dnnl/dnnl.hpp"
 #include "oneapi/dnnl/dnnl_version.h"
 
+#include "zeroth/core/base/processor.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/gemm/gemm_blocks.h"
 #include "zeroth/kernels/gemm/gemm_cpu.h"
@@ -35,25 +32,18 @@ namespace {
 
 using dnnl::memory;
 
-bool Includes(dnnl_cpu_isa_t isa, dnnl_cpu_isa_t needed) { return (isa & needed) == needed; }
+// oneDNN names only x86's instruction sets. For others it returns bits that mean something else.
+bool Has(dnnl_cpu_isa_t needed) {
+  return kIsX86 && (dnnl_get_effective_cpu_isa() & needed) == needed;
+}
 
 // Intel's cores since Sapphire Rapids are fast in bf16 only with AMX. Their VDPBF16PS does twice
 // the work of a multiply-add, but starts only every second cycle, while two multiply-adds start in
 // each cycle, so that fp32 is twice as fast (measured: 110 against 220 GFLOP/s on a core of Emerald
 // Rapids whose AMX the hypervisor hides). AVX512_FP16 distinguishes these cores from Cooper Lake.
-bool Bf16DotProductIsSlow() {
-#if defined(__x86_64__)
-  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-  if (__get_cpuid(0, &eax, &ebx, &ecx, &edx) == 0 || ebx != signature_INTEL_ebx) return false;
-  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return false;
-  constexpr unsigned kAvx512Fp16 = 1u << 23;
-  return (edx & kAvx512Fp16) != 0;
-#else
-  return false;
-#endif
-}
+bool Bf16DotProductIsSlow() { return IsIntelWithAvx512Fp16(); }
 
-bool HasAmx() { return Includes(dnnl_get_effective_cpu_isa(), dnnl_cpu_isa_avx512_core_amx); }
+bool HasAmx() { return Has(dnnl_cpu_isa_avx512_core_amx); }
 
 // The depth of an AMX tile. oneDNN computes the tail of other depths wrongly: 2.6 executes an
 // instruction that the processor refuses (oneDNN's issue 1661), and versions up to 3.14 mix data
@@ -264,7 +254,7 @@ absl::Status Blocked(const GemmCall& call, Workspace& workspace) {
 }  // namespace
 
 bool HasNativeBf16Products(int64_t depth) {
-  static const bool has_any = Includes(dnnl_get_effective_cpu_isa(), dnnl_cpu_isa_avx512_core_bf16);
+  static const bool has_any = Has(dnnl_cpu_isa_avx512_core_bf16);
   static const bool has_amx = HasAmx();
   return has_any && (!has_amx || depth % kAmxDepth == 0);
 }

@@ -6,7 +6,7 @@ its `Requires`; an alias puts it where upstream has it: module `absl_flat_hash_m
 `@com_google_absl//absl/container:flat_hash_map`.
 """
 
-load("//third_party:system.bzl", "fail_missing", "pkg_config")
+load("//third_party:system.bzl", "SYSROOT_VARIABLES", "fail_missing", "linker_searches", "pkg_config")
 
 _PACKAGE = "libabsl-dev"
 
@@ -88,7 +88,7 @@ def _library(ctx, module, text, library_dir, archives):
             srcs.append("lib/" + archive)
         elif flag.startswith("-L${libdir}") or not flag:
             # The compiler searches the system's folder anyway; others are named below.
-            if flag and not library_dir.startswith("/usr/lib"):
+            if flag and not linker_searches(ctx, library_dir):
                 linkopts += ["-L" + library_dir, "-Wl,-rpath," + library_dir]
         else:
             linkopts.append(flag)
@@ -158,6 +158,6 @@ def _abseil_repository_impl(ctx):
 abseil_repository = repository_rule(
     implementation = _abseil_repository_impl,
     configure = True,
-    environ = ["PKG_CONFIG_PATH"],
+    environ = ["PKG_CONFIG_PATH"] + SYSROOT_VARIABLES,
     local = True,
 )

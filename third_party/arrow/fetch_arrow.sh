@@ -5,6 +5,8 @@
 # include/ and lib/. Where it cannot it says why on stderr, in one line, and exits with 1: builds then
 # leave out parquet and compressed files. Never asks anything.
 #
+#   fetch_arrow.sh [PROCESSOR]   for programs of another processor (aarch64) than this machine's
+#
 # arrow.txt says what is fetched, cache.sh where it is kept.
 set -euo pipefail
 
@@ -18,7 +20,8 @@ fail() {
 
 # shellcheck source=third_party/cache.sh
 source "$here/../cache.sh"
-locate arrow "$here/arrow.txt" "its libraries"
+processor="${1:-}"
+locate "arrow${processor:+_$processor}" "$here/arrow.txt" "its libraries"
 if [[ -e "$folder/$probe" ]]; then
   printf '%s\n' "$folder"
   exit 0
@@ -30,7 +33,7 @@ printf 'zeroth: fetching the C++ libraries of Apache Arrow into %s\n' "$folder" 
 make_temporary
 {
   "$python" -m pip download --quiet --no-input --disable-pip-version-check --no-deps --retries=1 \
-    --only-binary=:all: --implementation=cp --python-version=3.11 --platform="manylinux_2_28_$(uname -m)" \
+    --only-binary=:all: --implementation=cp --python-version=3.11 --platform="manylinux_2_28_${processor:-$(uname -m)}" \
     --require-hashes --requirement="$here/arrow.txt" --dest="$temporary" &&
     "$python" -m zipfile -e "$temporary"/pyarrow-*.whl "$temporary/package" &&
     mkdir -p "$temporary/kept/lib" &&

@@ -1,7 +1,7 @@
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 """Finds the C++ libraries of Apache Arrow and Parquet; installs nothing and never fails."""
 
-load("//third_party:system.bzl", "cached_folder", "write_build_file")
+load("//third_party:system.bzl", "SYSROOT_VARIABLES", "cached_folder", "write_build_file")
 
 _HEADER = "include/parquet/arrow/reader.h"
 
@@ -16,7 +16,8 @@ def _arrow_repository_impl(ctx):
     home = ctx.os.environ.get("ARROW_HOME", "")
     if home and not ctx.path(home + "/" + _HEADER).exists:
         fail("\n\nARROW_HOME=%s does not hold Arrow's headers (%s).\nCorrect it, or unset it.\n" % (home, _HEADER))
-    folder = home or cached_folder(ctx, "arrow", ctx.attr._contents)
+    target = ctx.os.environ.get("ZEROTH_TARGET", "")
+    folder = home or cached_folder(ctx, "arrow" + ("_" + target if target else ""), ctx.attr._contents)
     libraries = [_library(ctx, folder, name) for name in ["parquet", "arrow"]] if folder else []
     if not folder or not ctx.path(folder + "/" + _HEADER).exists or None in libraries:
         # buildifier: disable=print
@@ -44,6 +45,6 @@ arrow_repository = repository_rule(
     },
     configure = True,
     # bazelw sets ARROW_HOME once the libraries are there, so that a running Bazel server looks again.
-    environ = ["ARROW_HOME", "XDG_CACHE_HOME", "HOME"],
+    environ = ["ARROW_HOME"] + SYSROOT_VARIABLES,
     local = True,
 )

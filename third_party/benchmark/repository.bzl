@@ -1,7 +1,7 @@
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 """Finds the system's Google Benchmark through pkg-config."""
 
-load("//third_party:system.bzl", "fail_missing", "link_flags", "pkg_config", "write_build_file")
+load("//third_party:system.bzl", "SYSROOT_VARIABLES", "fail_missing", "link_flags", "pkg_config", "write_build_file")
 
 _PACKAGE = "libbenchmark-dev"
 
@@ -13,13 +13,13 @@ def _benchmark_repository_impl(ctx):
     ctx.symlink(include_dir + "/benchmark", "include/benchmark")
     ctx.symlink(library_dir + "/libbenchmark_main.a", "lib/libbenchmark_main.a")
     write_build_file(ctx, ctx.attr._build_file, {
-        "%{linkopts}": repr(link_flags(library_dir, "benchmark")),
+        "%{linkopts}": repr(link_flags(ctx, library_dir, "benchmark")),
     })
 
 benchmark_repository = repository_rule(
     implementation = _benchmark_repository_impl,
     attrs = {"_build_file": attr.label(default = "//third_party/benchmark:benchmark.BUILD")},
     configure = True,
-    environ = ["PKG_CONFIG_PATH"],
+    environ = ["PKG_CONFIG_PATH"] + SYSROOT_VARIABLES,
     local = True,
 )

@@ -1,7 +1,7 @@
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 """Finds a library of the system through pkg-config, or by one of its headers if it has no pkg-config module."""
 
-load("//third_party:system.bzl", "include_folder", "library_folder", "link_flags", "pkg_config", "write_build_file")
+load("//third_party:system.bzl", "SYSROOT_VARIABLES", "include_folder", "library_folder", "link_flags", "pkg_config", "write_build_file")
 
 def _library_repository_impl(ctx):
     attr = ctx.attr
@@ -19,14 +19,14 @@ def _library_repository_impl(ctx):
         if attr.library:
             folders = [home + "/lib", home + "/lib64"] if home else []
             library_dir = library_folder(ctx, "lib%s.so" % attr.library, attr.package, folders)
-    linkopts = link_flags(library_dir, attr.library) if attr.library else []
+    linkopts = link_flags(ctx, library_dir, attr.library) if attr.library else []
     for name in attr.links:
         ctx.symlink(include_dir + "/" + name, "include/" + name)
 
         # SentencePiece 0.2.2 returns Abseil's status: that of the system, with which it was built. Programs that link the
         # same Abseil statically do not need it.
         if name.endswith(".h") and "#include <absl/status/status.h>" in ctx.read(include_dir + "/" + name):
-            linkopts += ["-Wl,--push-state,--as-needed"] + link_flags(library_dir, "absl_status") + ["-Wl,--pop-state"]
+            linkopts += ["-Wl,--push-state,--as-needed"] + link_flags(ctx, library_dir, "absl_status") + ["-Wl,--pop-state"]
     for name, header in attr.forwards.items():
         text = "#include \"%s\"  // Written by Zeroth's third_party/%s.\n" % (header, attr.target)
         ctx.file("include/" + name, text, executable = False)
@@ -53,7 +53,7 @@ library_repository = repository_rule(
         "_build_file": attr.label(default = "//third_party/library:library.BUILD"),
     },
     configure = True,
-    environ = ["DNNLROOT", "PKG_CONFIG_PATH"],
+    environ = ["DNNLROOT", "PKG_CONFIG_PATH"] + SYSROOT_VARIABLES,
     local = True,
 )
 

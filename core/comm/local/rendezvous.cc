@@ -10,11 +10,8 @@
 
 #include "absl/time/time.h"
 
+#include "zeroth/core/base/processor.h"
 #include "zeroth/core/base/status_macros.h"
-
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
 
 namespace zeroth {
 namespace {
@@ -22,14 +19,6 @@ namespace {
 // About as long as it takes to put a thread to sleep and to wake it up. Longer polling gains
 // nothing.
 constexpr int kSpinRounds = 400;
-
-void PauseCpu() {
-#if defined(__x86_64__)
-  _mm_pause();
-#else
-  std::this_thread::yield();
-#endif
-}
 
 }  // namespace
 
@@ -95,7 +84,7 @@ void Rendezvous::SpinUntil(const std::atomic<uint64_t>& counter, uint64_t target
   if (!may_spin_) return;
   for (int round = 0; round < kSpinRounds; ++round) {
     if (counter.load(std::memory_order_acquire) >= target) return;
-    PauseCpu();
+    PauseProcessor();
   }
 }
 
