@@ -3,6 +3,7 @@
 #include "zeroth/api/step_inputs.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <numeric>
 #include <utility>
@@ -218,11 +219,18 @@ absl::StatusOr<StepInputs::Shared> StepInputs::ReadShared() const {
     }
     return static_cast<float>(sum / static_cast<double>(losses));
   };
+  // The all-reduce's mean is undone; what rounding it has left is much less than 1.
+  const int ranks = is_deterministic_ ? 1 : world_->size();
+  std::vector<int64_t> expert_counts;
+  for (auto count = counts; count != waited; ++count) {
+    expert_counts.push_back(std::llround(static_cast<double>(*count) * ranks));
+  }
   Shared shared{mean(0),
                 {},
                 LoadOf(experts_, absl::MakeConstSpan(values).subspan(
                                      static_cast<size_t>(counts - values.begin()),
                                      static_cast<size_t>(AllExperts()))),
+                std::move(expert_counts),
                 values.back() > 0,
                 std::vector<double>(waited, values.end() - 1)};
   if (numbers_ == PreferenceStatistics::kCount) {

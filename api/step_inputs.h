@@ -119,6 +119,7 @@ class StepInputs {
     float loss = 0;                                  // the mean over micro-batches and ranks
     std::optional<PreferenceStatistics> preference;  // likewise, with pairs
     std::optional<ExpertLoad> experts;               // in a step of a model with experts
+    std::vector<int64_t> expert_counts;              // the sums over ranks that it is made of
     bool flag = false;                               // true if it is set on any rank
     std::vector<double> waited;                      // by rank
   };

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/api/nonfinite_finder.h"
+#include "zeroth/api/router_biases.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/fp8/fp8.h"
 #include "zeroth/kernels/vocabulary/vocabulary.h"
@@ -130,6 +131,8 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Rank& rank,
   }
   ZEROTH_ASSIGN_OR_RETURN(trainer->sharded_,
                           ShardedModule::Create(rank, plan, sharding, options.tensor));
+  ZEROTH_RETURN_IF_ERROR(ValidateRouterBiasRate(options.router_bias_rate, trainer->expert_layers_,
+                                                trainer->sharding()));
   const AllocationPlace place(rank.device().allocator(), "optimizer", options.optimizer);
   OptimizerOptions optimizer = options.optimizer_options;
   optimizer.draws_of_undivided |= options.tensor.deterministic > 0;

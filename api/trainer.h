@@ -47,7 +47,7 @@ class NonFiniteFinder;
 struct TrainerOptions {
   ShardingOptions sharding;  // block_numel is raised to what the optimizer's state needs
   // Neighbouring ranks that share the work of each layer on the same data. Not supported with
-  // quantized collectives, record_steps or Muon.
+  // record_steps, nor with Muon for LoRA adapters.
   TensorParallelOptions tensor;
   WrapPolicy wrap = WrapBlocks();
   // How matmuls are computed. Unimplemented if the device does not support it.
@@ -91,14 +91,19 @@ struct TrainerOptions {
   // summed, and gradient_op. If the number of the device's threads may change, the device needs
   // DeviceOptions::bits_of_any_team. Not with sync_every_micro_batch = false.
   int64_t deterministic_batch = 0;
+  // Rate at which each step moves the biases of routers (UpdateRouterBiases); 0: they stay.
+  float router_bias_rate = 0;
 };
 
 struct StepResult {
   float loss = 0;  // mean over the batches of all ranks, the same on every rank
   std::optional<PreferenceStatistics> preference;  // likewise; with TrainerOptions::preference
   std::optional<ExpertLoad> experts;               // likewise; of a model with experts
-  double grad_norm = 0;                            // of the mean gradient, before clipping
-  bool stop = false;                               // some rank asked to stop
+  // The tokens of each expert of each layer in the global batch, layer by layer; likewise. Divided
+  // layers count each token once for each rank that shares it.
+  std::vector<int64_t> expert_counts;
+  double grad_norm = 0;  // of the mean gradient, before clipping
+  bool stop = false;     // some rank asked to stop
   // The norm was not a finite fp32, or the step was an outlier, so parameters and moments are
   // unchanged. The same on every rank.
   bool skipped = false;

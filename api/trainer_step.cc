@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "zeroth/api/router_biases.h"
 #include "zeroth/api/trainer.h"
 #include "zeroth/core/base/status_macros.h"
 
@@ -46,6 +47,10 @@ absl::StatusOr<StepResult> Trainer::TakeStep(absl::Span<const Batch> micro_batch
     result->overflowed = result->skipped && explained;
   }
   // Whether the step counts is known only here, after the host has waited for the step.
+  if (options_.router_bias_rate > 0 && !result->skipped) {
+    ZEROTH_RETURN_IF_ERROR(UpdateRouterBiases(sharding(), kernels(), expert_layers_,
+                                              result->expert_counts, options_.router_bias_rate));
+  }
   if (ema_ != nullptr && !result->skipped) {
     ZEROTH_RETURN_IF_ERROR(Timed(timeline, device().compute_stream(), "average", "weights",
                                  [&] { return ema_->Update(); }));
@@ -95,6 +100,7 @@ absl::StatusOr<StepResult> Trainer::ReadResult(const StepInputs& inputs,
   result.loss = shared.loss;
   result.preference = shared.preference;
   result.experts = shared.experts;
+  result.expert_counts = shared.expert_counts;
   result.grad_norm = static_cast<double>(norm[0]);
   result.stop = shared.flag;
   result.skipped = !std::isfinite(norm[0]);

@@ -23,14 +23,18 @@ constexpr Choice kChoices[] = {
     {Module::Role::kBlock, Recomputes::kBetweenProducts},
 };
 
+// A module of the role inside of another one, as a mixture's shared expert, is computed again with
+// that.
+void Set(Module& module, const Choice& choice, bool is_inside) {
+  const bool is_chosen = !is_inside && module.role() == choice.role;
+  module.set_recomputes(is_chosen ? choice.recomputes : Recomputes::kNothing);
+  for (Module* child : module.children()) Set(*child, choice, is_inside || is_chosen);
+}
+
 }  // namespace
 
 void SetActivationCheckpointing(Module& model, ActivationCheckpointing what) {
-  const Choice& choice = kChoices[static_cast<size_t>(what)];
-  for (Module* module : ModulesOf<Module>(model)) {
-    module->set_recomputes(module->role() == choice.role ? choice.recomputes
-                                                         : Recomputes::kNothing);
-  }
+  Set(model, kChoices[static_cast<size_t>(what)], /*is_inside=*/false);
 }
 
 }  // namespace zeroth

@@ -15,6 +15,7 @@
 #include "zeroth/kernels/gemm/gemm.h"
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/nn/layers/linear.h"
+#include "zeroth/nn/layers/moe.h"
 #include "zeroth/nn/ops/divided.h"
 #include "zeroth/nn/ops/loss.h"
 #include "zeroth/nn/tensor_ranks.h"
@@ -149,6 +150,11 @@ absl::Status DivideModel(LanguageModel& model, const TensorParallelOptions& opti
     return absl::UnimplementedError(
         "a model with fp8 matmuls cannot be divided among tensor ranks");
   }
+  for (const MoeMlp* layer : ModulesOf<const MoeMlp>(model)) {
+    if (!options.sequence || !layer->has_shared_gate()) continue;
+    return Unimplemented("sequence parallelism with the gate of a shared expert, as of '",
+                         layer->name(), "'; leave sequence_parallel out");
+  }
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<DivisionRule> rules, model.DivisionRules());
   ZEROTH_RETURN_IF_ERROR(DivideParameters(model, rules, options, index));
   return DividePackedWeights(model);
@@ -206,7 +212,14 @@ absl::StatusOr<std::unique_ptr<LanguageModel>> ModelRegistry::Create(const nlohm
   if (options.lora.enabled()) {
     ZEROTH_RETURN_IF_ERROR(FreezeAllButAdapters(*model, options.lora));
   }
+  // Neither with modules to save: it has no gradient.
+  for (RouterBias* bias : ModulesOf<RouterBias>(*model)) bias->parameter().set_requires_grad(false);
   if (options.fp8) ZEROTH_RETURN_IF_ERROR(UseFp8(*model));
+  const bool has_router_options = options.router.fp32 || options.router.z_loss > 0;
+  if (has_router_options && ModulesOf<const MoeMlp>(*model).empty()) {
+    return InvalidArgument(options.router.fp32 ? "router_dtype" : "router_z_loss", ": a ", name,
+                           " without experts has no routers; leave it out");
+  }
   return model;
 }
 

@@ -13,6 +13,7 @@
 
 #include "zeroth/nn/key_value_cache.h"
 #include "zeroth/nn/layers/lora_linear.h"
+#include "zeroth/nn/layers/router_options.h"
 #include "zeroth/nn/module.h"
 #include "zeroth/nn/tensor_division.h"
 
@@ -26,6 +27,8 @@ struct ModelOptions {
   // Linear layers of blocks multiply in 8-bit floats if their sizes allow it; see Fp8LinearOp and
   // FindFp8Layers.
   bool fp8 = false;
+  // Only for a mixture of experts (MoeMlp).
+  RouterOptions router;
 };
 
 // A causal language model, which computes the next-token loss, or logits, of tokens. A family
@@ -110,8 +113,8 @@ class ModelRegistry {
       const nlohmann::json& config, const ModelOptions& options)>;
 
   // InvalidArgument lists the families that are linked in, if `config` has another model_type or
-  // none. Also InvalidArgument for options out of their range, LoRA's targets included, and for fp8
-  // if no layer fits.
+  // none. Also InvalidArgument for options out of their range, LoRA's targets included, for fp8 if
+  // no layer fits, and for options of routers of a model without experts.
   static absl::StatusOr<std::unique_ptr<LanguageModel>> Create(const nlohmann::json& config,
                                                                const ModelOptions& options = {});
   static std::vector<std::string> ModelTypes();

@@ -12,6 +12,8 @@
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/nn/replicated_module.h"
+#include "zeroth/strategies/mixed_precision.h"
 
 namespace zeroth {
 namespace {
@@ -21,6 +23,10 @@ struct Wrapped {
   Module* module;
   std::vector<Parameter*> parameters;
 };
+
+bool IsReplicated(const Module& module) {
+  return dynamic_cast<const ReplicatedModule*>(&module) != nullptr;
+}
 
 // How many times the modules of a tree, or of a part of it, declare each parameter.
 using Uses = std::map<const Parameter*, int>;
@@ -60,7 +66,7 @@ Unwrapped Collect(Module& module, const WrapPolicy& policy, bool is_root, const 
     own.push_back(parameter);
     numel += parameter->numel();
   }
-  const bool wraps = is_root || (!own.empty() && policy(module, numel));
+  const bool wraps = is_root || (!own.empty() && (IsReplicated(module) || policy(module, numel)));
   if (wraps) wrapped.push_back({&module, std::move(own)});
   wrapped.insert(wrapped.end(), std::make_move_iterator(below.begin()),
                  std::make_move_iterator(below.end()));
@@ -134,6 +140,10 @@ WrapPlan PlanUnits(Module& model, const WrapPolicy& policy) {
     for (int copy = 2; !names.insert(unit.name).second; ++copy)
       unit.name = absl::StrCat(entry.module->name(), "#", copy);
     unit.parameters = std::move(entry.parameters);
+    if (!unit.is_root && IsReplicated(*entry.module)) {
+      unit.precision = MixedPrecision{.cast_forward_inputs = false};
+      unit.axes = {.replicated = {kReplicateAxis, kShardAxis}, .sharded = {}};
+    }
     plan.units.push_back(std::move(unit));
     plan.modules.push_back(entry.module);
   }

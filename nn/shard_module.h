@@ -41,7 +41,8 @@ struct WrapPlan {
   std::vector<UnitSpec> units;
   std::vector<Module*> modules;
 };
-// The root unit is named "root"; other units have the names of their modules.
+// The root unit is named "root"; other units have the names of their modules. A ReplicatedModule is
+// a unit under every policy.
 WrapPlan PlanUnits(Module& model, const WrapPolicy& policy);
 
 // Keeps hooks on every module of a plan while it exists. `sharding`, which was made from the plan's

@@ -140,6 +140,8 @@ absl::Status CheckTogether(const TrainOptions& o) {
   const bool has_none = o.lora_rank == 0 && o.init_adapter.empty();
   refuse_group(has_none, "lora_", "needs --lora_rank: there are no adapters without a rank");
 
+  refuse(o.router_bias_rate > 0 && !has_none, "router_bias_rate lora_rank",
+         "biases are no part of an adapter, and the model below it stays; leave one of them out");
   const bool packs = o.base_dtype != BaseDtype::kNone;
   refuse(packs && has_none, "base_dtype",
          "needs --lora_rank: weights in few bits are not trained, only adapters beside them");

@@ -17,6 +17,7 @@
 #include "zeroth/kernels/preference/preference.h"
 #include "zeroth/nn/activation_checkpointing.h"
 #include "zeroth/nn/layers/lora_linear.h"
+#include "zeroth/nn/layers/router_options.h"
 #include "zeroth/nn/tensor_ranks.h"
 #include "zeroth/optim/loss_scaler.h"
 #include "zeroth/optim/lr_schedule.h"
@@ -63,6 +64,7 @@ struct TrainOptions {
   absl::StatusOr<std::optional<LossScalerOptions>> loss_scaler() const;
   KernelOptions kernel_options() const;
   LoraOptions lora() const;
+  RouterOptions router() const;
   std::vector<std::string> new_token_list() const;
   TensorParallelOptions tensor() const;
   // Number of ranks with different data. The world size must be known.

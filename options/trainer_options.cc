@@ -69,6 +69,10 @@ LoraOptions TrainOptions::lora() const {
   return lora;
 }
 
+RouterOptions TrainOptions::router() const {
+  return {.fp32 = router_dtype == RouterDtype::kFp32, .z_loss = router_z_loss};
+}
+
 TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline) {
   TrainerOptions trainer;
   trainer.tensor = options.tensor();
@@ -105,6 +109,7 @@ TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline
   trainer.skip_grad_norm_zscore = options.skip_grad_norm_zscore;
   trainer.ema_decay = options.ema_decay;
   trainer.deterministic_batch = options.deterministic_batch;
+  trainer.router_bias_rate = static_cast<float>(options.router_bias_rate);
   return trainer;
 }
 

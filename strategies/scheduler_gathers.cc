@@ -178,7 +178,9 @@ absl::Status Scheduler::PrefetchAhead(const Unit& from, Pass pass) {
   const auto& choice = backward ? chosen(from).backward : chosen(from).forward;
   if (choice.has_value()) {
     for (Unit* next : *choice) {
-      if (next->state() == UnitState::kSharded) ZEROTH_RETURN_IF_ERROR(StartGather(*next, pass));
+      if (next->state() != UnitState::kSharded) continue;
+      if (!backward) ZEROTH_RETURN_IF_ERROR(MakeRoom(*next));
+      ZEROTH_RETURN_IF_ERROR(StartGather(*next, pass));
     }
     return absl::OkStatus();
   }

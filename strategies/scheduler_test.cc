@@ -656,6 +656,47 @@ TEST(SchedulerTest, RecomputedUnitsStayGatheredWithinTheBuffers) {
   }
 }
 
+// A chosen prefetch is gathered in any case, and kept units give way to it: the block, the unit in
+// use and the next one are the least.
+TEST(SchedulerTest, KeptUnitsGiveWayToAChosenPrefetch) {
+  constexpr size_t kInside = 4;
+  for (const int buffers : {1, 3, 4, 5}) {
+    EXPECT_EQ(
+        RunToyRanks(
+            2,
+            [&](Communicator& world, Device& device) -> absl::Status {
+              const Shape matrix({64, 64});
+              std::vector<ToyUnit> units;
+              for (size_t i = 0; i < 2 * (kInside + 1); ++i) {
+                units.push_back({absl::StrCat("u", i), {matrix}});
+              }
+              ToyModel model(units);
+              ShardingOptions options = OptionsOf("full_shard");
+              options.scheduler.gather_buffers = buffers;
+              ZEROTH_ASSIGN_OR_RETURN(auto sharding, ShardToy(world, device, model, options));
+              Scheduler& scheduler = sharding->scheduler();
+              const absl::Span<Unit* const> all = sharding->units();
+              for (size_t i = 0; i + 1 < all.size(); ++i) {
+                std::vector<Unit*> next;
+                if ((i + 1) % (kInside + 1) != 0) next.push_back(all[i + 1]);
+                ZEROTH_RETURN_IF_ERROR(scheduler.SetForwardPrefetch(*all[i], next));
+              }
+              for (int step = 0; step < 3; ++step) {
+                if (step > 0) device.allocator().ResetPeaks();
+                ZEROTH_RETURN_IF_ERROR(RecomputingStepOf(*sharding, kInside));
+                ZEROTH_RETURN_IF_ERROR(scheduler.EndStep());
+              }
+              const int64_t most =
+                  device.allocator().stats()[MemoryCategory::kGatheredParameters].peak_bytes;
+              if (most != std::max(3, buffers) * 4 * matrix.numel()) {
+                return absl::InternalError(absl::StrCat(buffers, " buffers: a peak of ", most));
+              }
+              return CheckAtRest(*sharding);
+            }),
+        absl::OkStatus());
+  }
+}
+
 TEST(SchedulerTest, StrictPrefetchRefusesWhatMakesNoSense) {
   EXPECT_EQ(RunToyRanks(2,
                         [](Communicator& world, Device& device) -> absl::Status {

@@ -225,6 +225,7 @@ absl::Status CheckTiedHead(const WeightsSource& weights, const LanguageModel& mo
 absl::StatusOr<ModelSource> ModelSource::Open(const TrainOptions& options) {
   ModelSource source;
   source.model_options_.lora = options.lora();
+  source.model_options_.router = options.router();
   source.model_options_.fp8 = options.fp8 == Fp8Recipe::kTensorwise;
   const bool has_blocks = options.base_dtype == BaseDtype::kGguf;
   if (has_blocks && !IsGgufPath(options.init_from)) {

@@ -33,7 +33,7 @@ bool CheckRouted(Operation& op, const Args& args, const char* field, const Tenso
   if (!CheckCounts(op, call.tokens, call.top_k)) return false;
   op.Rows("logits", args.logits, call.tokens, call.experts, type);
   call.dtype = type.dtype;
-  call.normalize = args.normalize;
+  call.how = args.how;
   call.logits = args.logits.raw_data();
   return true;
 }
@@ -93,6 +93,13 @@ absl::Status Route(Kernels& kernels, const RouteArgs& args) {
   if (!CheckOffsets(op, args.routing.offsets, static_cast<size_t>(call.experts))) {
     return op.status();
   }
+  if (args.bias.defined()) {
+    op.Exactly("bias", args.bias, {call.experts}, DType::kFloat32);
+    op.Require(args.how.scores == ExpertScores::kSigmoid, "bias",
+               "is defined, expected none beside scores by softmax");
+    if (!op.ok()) return op.status();
+  }
+  call.bias = DataOrNull(args.bias);
   call.weights = args.weights.data<float>();
   call.chosen = args.routing.experts.data<int32_t>();
   call.rows = args.routing.rows.data<int32_t>();
@@ -111,6 +118,25 @@ absl::Status RouteBackward(Kernels& kernels, const RouteBackwardArgs& args) {
   call.chosen = args.experts.data<int32_t>();
   call.dweights = args.dweights.data<float>();
   call.dlogits = args.dlogits.raw_data();
+  return op.Run(call);
+}
+
+absl::Status RouterZLoss(Kernels& kernels, const RouterZLossArgs& args) {
+  Operation op("RouterZLoss", kernels);
+  SharedType type;
+  RouterZLossCall call;
+  if (!op.MinRank("logits", args.logits, 2)) return op.status();
+  call.experts = args.logits.dim(-1);
+  call.tokens = call.experts == 0 ? 0 : args.logits.numel() / call.experts;
+  op.Rows("logits", args.logits, call.tokens, call.experts, type);
+  if (args.losses.defined()) op.Count("losses", args.losses, call.tokens, DType::kFloat32);
+  if (args.dlogits.defined()) op.Rows("dlogits", args.dlogits, call.tokens, call.experts, type);
+  if (!op.ok()) return op.status();
+  call.dtype = type.dtype;
+  call.scale = args.scale;
+  call.logits = args.logits.raw_data();
+  call.losses = DataOrNull(args.losses);
+  call.dlogits = RawDataOrNull(args.dlogits);
   return op.Run(call);
 }
 

@@ -31,20 +31,42 @@ struct Routing {
   Tensor offsets;  // [experts + 1]: expert e has rows offsets[e] to offsets[e + 1]
 };
 
-// Routes each token to the top_k experts with the largest logits. Their weights are the
-// probabilities softmax(logits) of these experts, divided by their sum if `normalize`.
+// The scores of a token's experts: softmax(logits), or the sigmoid of each logit (DeepSeek-V3).
+enum class ExpertScores : uint8_t { kSoftmax, kSigmoid };
+
+// How scores become weights: divided by the sum over the chosen experts if `normalize`, then
+// multiplied by `scale`.
+struct RouteWeights {
+  ExpertScores scores = ExpertScores::kSoftmax;
+  bool normalize = true;
+  float scale = 1;
+};
+
+// Routes each token to the top_k experts with the largest logits, or with a bias the largest scores
+// plus bias, of equal ones the larger logit first. Weights are made of the chosen experts' scores,
+// without the bias.
 struct RouteArgs {
   Tensor logits;  // [tokens, experts]
-  bool normalize = true;
+  RouteWeights how;
+  Tensor bias;      // [experts], fp32, for kSigmoid; or undefined
   Tensor weights;   // [tokens, top_k], fp32, written; top_k is at most experts
   Routing routing;  // written
 };
 struct RouteBackwardArgs {
   Tensor logits;  // [tokens, experts]
-  bool normalize = true;
+  RouteWeights how;
   Tensor experts;   // [tokens, top_k]
   Tensor dweights;  // [tokens, top_k], fp32
   Tensor dlogits;   // [tokens, experts], as logits; overwritten
+};
+
+// The router z-loss (Zoph et al., "ST-MoE", 2022, equation 5) of each token, which keeps logits
+// small: losses[t] = scale * z^2, with z = log of the sum of e^logits[t], and its gradient.
+struct RouterZLossArgs {
+  Tensor logits;  // [tokens, experts]
+  float scale = 1;
+  Tensor losses;   // [tokens], fp32, written; or undefined
+  Tensor dlogits;  // [tokens, experts], as logits, written: 2 * scale * z * softmax; or undefined
 };
 
 // counts[s, e] = the number of tokens of sequence s that are routed to expert e, times `scale`. A
@@ -108,6 +130,7 @@ namespace kernels {
 // returns InvalidArgument at once.
 absl::Status Route(Kernels& kernels, const RouteArgs& args);
 absl::Status RouteBackward(Kernels& kernels, const RouteBackwardArgs& args);
+absl::Status RouterZLoss(Kernels& kernels, const RouterZLossArgs& args);
 absl::Status CountExperts(Kernels& kernels, const CountExpertsArgs& args);
 absl::Status Scatter(Kernels& kernels, const ScatterArgs& args);
 absl::Status Combine(Kernels& kernels, const CombineArgs& args);
@@ -117,16 +140,20 @@ absl::Status GroupedGradient(Kernels& kernels, const GroupedGradientArgs& args);
 
 }  // namespace kernels
 
+// A sum of sigmoids that all underflow is 0; this is added to it, as by transformers.
+inline constexpr float kLeastScoreSum = 1e-20f;
+
 // The checked arguments. Route and RouteBackward share these fields.
 struct RoutedCall {
   int64_t tokens = 0;
   int64_t experts = 0;
   int64_t top_k = 0;
   DType dtype = DType::kFloat32;  // of logits and dlogits
-  bool normalize = true;
+  RouteWeights how;
   const void* logits = nullptr;
 };
 struct RouteCall : RoutedCall {
+  const float* bias = nullptr;  // or null
   float* weights = nullptr;
   int32_t* chosen = nullptr;
   int32_t* rows = nullptr;
@@ -136,6 +163,15 @@ struct RouteBackwardCall : RoutedCall {
   const int32_t* chosen = nullptr;
   const float* dweights = nullptr;
   void* dlogits = nullptr;
+};
+struct RouterZLossCall {
+  int64_t tokens = 0;
+  int64_t experts = 0;
+  DType dtype = DType::kFloat32;  // of logits and dlogits
+  float scale = 1;
+  const void* logits = nullptr;
+  float* losses = nullptr;  // or null
+  void* dlogits = nullptr;  // or null
 };
 struct CountExpertsCall {
   int64_t sequences = 0;

@@ -109,30 +109,42 @@ HWY_EXPORT(ScatterRows);
 HWY_EXPORT(CombineRows);
 HWY_EXPORT(DotRows);
 
-std::vector<float> LogitsOf(const RoutedCall& call, int64_t token) {
+template <typename Call>
+std::vector<float> LogitsOf(const Call& call, int64_t token) {
   std::vector<float> logits(static_cast<size_t>(call.experts));
   HWY_DYNAMIC_DISPATCH(LoadLogits)(call.dtype, call.logits, token, logits.size(), logits.data());
   return logits;
 }
 
-// Replaces a token's logits with the probabilities of its experts.
-void ToProbabilities(std::vector<float>& values) {
+// Replaces a token's logits with the probabilities of its experts. Returns the log of the sum of
+// e^logit.
+float ToProbabilities(std::vector<float>& values) {
   float max = -std::numeric_limits<float>::infinity();
   for (const float value : values) max = std::max(max, value);
   float sum = 0.0f;
   for (float& value : values) sum += value = std::exp(value - max);
   for (float& value : values) value /= sum;
+  return max + std::log(sum);
 }
 
-// Writes the indices of the `top_k` largest logits, the largest first, and of equal ones the lower
-// index first. NaNs come last. Probabilities would not do: those of different logits may be equal,
-// or underflow to 0.
-void Choose(absl::Span<const float> logits, int64_t top_k, int32_t* chosen) {
+// Computed in double and rounded once, so that CPUs and GPUs get the same order of experts.
+float Sigmoid(float x) {
+  return static_cast<float>(1.0 / (1.0 + std::exp(-static_cast<double>(x))));
+}
+
+// Writes the indices of the `top_k` largest keys, the largest first, of equal ones the larger logit
+// first, and of equal ones the lower index. NaNs come last. Without a bias keys are the logits:
+// probabilities of different logits may be equal, or underflow to 0.
+void Choose(absl::Span<const float> keys, absl::Span<const float> logits, int64_t top_k,
+            int32_t* chosen) {
   const auto above = [&](int32_t a, int32_t b) {
-    const float left = logits[static_cast<size_t>(a)];
-    const float right = logits[static_cast<size_t>(b)];
+    const float left = keys[static_cast<size_t>(a)];
+    const float right = keys[static_cast<size_t>(b)];
     if (std::isnan(left) != std::isnan(right)) return std::isnan(right);
-    return left > right || (!(left < right) && a < b);
+    if (left > right || left < right) return left > right;
+    const float left_logit = logits[static_cast<size_t>(a)];
+    const float right_logit = logits[static_cast<size_t>(b)];
+    return left_logit > right_logit || (!(left_logit < right_logit) && a < b);
   };
   std::vector<int32_t> order(logits.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int32_t>(i);
@@ -144,13 +156,24 @@ void RouteTokens(const RouteCall& call, int64_t begin, int64_t end) {
   for (int64_t token = begin; token < end; ++token) {
     std::vector<float> row = LogitsOf(call, token);
     int32_t* const chosen = call.chosen + token * call.top_k;
-    Choose(row, call.top_k, chosen);
-    ToProbabilities(row);
+    const bool sigmoid = call.how.scores == ExpertScores::kSigmoid;
+    std::vector<float> keys = row;
+    for (size_t e = 0; call.bias != nullptr && e < keys.size(); ++e) {
+      keys[e] = Sigmoid(row[e]) + call.bias[e];
+    }
+    Choose(keys, row, call.top_k, chosen);
     float sum = 0.0f;
+    if (sigmoid) {
+      for (float& value : row) value = Sigmoid(value);
+      sum = kLeastScoreSum;
+    } else {
+      ToProbabilities(row);
+    }
     for (int64_t k = 0; k < call.top_k; ++k) sum += row[static_cast<size_t>(chosen[k])];
-    const float divisor = call.normalize ? sum : 1.0f;
+    const float divisor = call.how.normalize ? sum : 1.0f;
     for (int64_t k = 0; k < call.top_k; ++k) {
-      call.weights[token * call.top_k + k] = row[static_cast<size_t>(chosen[k])] / divisor;
+      call.weights[token * call.top_k + k] =
+          row[static_cast<size_t>(chosen[k])] / divisor * call.how.scale;
     }
   }
 }
@@ -168,7 +191,33 @@ absl::Status Route(const RouteCall& call, CpuKernels&) {
 }
 const OnCpu<Route> route;
 
-void RouteTokensBackward(const RouteBackwardCall& call, int64_t begin, int64_t end) {
+// The scores of experts are independent of each other, so that only the chosen have a gradient.
+void SigmoidBackward(const RouteBackwardCall& call, int64_t begin, int64_t end) {
+  for (int64_t token = begin; token < end; ++token) {
+    const std::vector<float> row = LogitsOf(call, token);
+    const int32_t* const chosen = call.chosen + token * call.top_k;
+    const float* const dweights = call.dweights + token * call.top_k;
+    float sum = kLeastScoreSum;
+    float mean = 0.0f;
+    for (int64_t k = 0; k < call.top_k; ++k) {
+      const float score = Sigmoid(row[static_cast<size_t>(chosen[k])]);
+      sum += score;
+      mean += score * dweights[k];
+    }
+    const float divisor = call.how.normalize ? sum : 1.0f;
+    mean = call.how.normalize ? mean / divisor : 0.0f;
+    std::vector<float> gradient(row.size());
+    for (int64_t k = 0; k < call.top_k; ++k) {
+      const auto e = static_cast<size_t>(chosen[k]);
+      const float slope = Sigmoid(row[e]) * Sigmoid(-row[e]) / divisor * call.how.scale;
+      gradient[e] = slope * (dweights[k] - mean);
+    }
+    HWY_DYNAMIC_DISPATCH(StoreLogits)
+    (call.dtype, gradient.data(), token, gradient.size(), call.dlogits);
+  }
+}
+
+void SoftmaxBackward(const RouteBackwardCall& call, int64_t begin, int64_t end) {
   for (int64_t token = begin; token < end; ++token) {
     std::vector<float> row = LogitsOf(call, token);
     ToProbabilities(row);
@@ -182,23 +231,43 @@ void RouteTokensBackward(const RouteBackwardCall& call, int64_t begin, int64_t e
     }
     // Normalised weights are a softmax over the chosen experts alone, which the others do not
     // affect.
-    const float divisor = call.normalize ? sum : 1.0f;
-    std::vector<float> weights = call.normalize ? std::vector<float>(row.size()) : row;
+    const float divisor = call.how.normalize ? sum : 1.0f;
+    std::vector<float> weights = call.how.normalize ? std::vector<float>(row.size()) : row;
     std::vector<float> gradient(row.size());
     for (int64_t k = 0; k < call.top_k; ++k) {
       const auto e = static_cast<size_t>(chosen[k]);
       weights[e] = row[e] / divisor;
       gradient[e] = dweights[k];
     }
-    for (size_t e = 0; e < row.size(); ++e) row[e] = weights[e] * (gradient[e] - mean / divisor);
+    for (size_t e = 0; e < row.size(); ++e) {
+      row[e] = weights[e] * (gradient[e] - mean / divisor) * call.how.scale;
+    }
     HWY_DYNAMIC_DISPATCH(StoreLogits)(call.dtype, row.data(), token, row.size(), call.dlogits);
   }
 }
 
 absl::Status RouteBackward(const RouteBackwardCall& call, CpuKernels&) {
-  return ForRows(call.tokens, 4 * call.experts, call, RouteTokensBackward);
+  const bool sigmoid = call.how.scores == ExpertScores::kSigmoid;
+  return ForRows(call.tokens, 4 * call.experts, call, sigmoid ? SigmoidBackward : SoftmaxBackward);
 }
 const OnCpu<RouteBackward> route_backward;
+
+void ZLossOfTokens(const RouterZLossCall& call, int64_t begin, int64_t end) {
+  for (int64_t token = begin; token < end; ++token) {
+    std::vector<float> row = LogitsOf(call, token);
+    const float z = ToProbabilities(row);
+    if (call.losses != nullptr) call.losses[token] = call.scale * z * z;
+    if (call.dlogits == nullptr) continue;
+    const float slope = 2 * call.scale * z;
+    for (float& p : row) p *= slope;
+    HWY_DYNAMIC_DISPATCH(StoreLogits)(call.dtype, row.data(), token, row.size(), call.dlogits);
+  }
+}
+
+absl::Status RouterZLoss(const RouterZLossCall& call, CpuKernels&) {
+  return ForRows(call.tokens, 4 * call.experts, call, ZLossOfTokens);
+}
+const OnCpu<RouterZLoss> router_z_loss;
 
 absl::Status CountExperts(const CountExpertsCall& call, CpuKernels&) {
   std::vector<int64_t> counts(static_cast<size_t>(call.experts));

@@ -24,13 +24,15 @@ struct Softmax {
     float sum = 0.0f;
     for (int64_t e = 0; e < experts; ++e) sum = __fadd_rn(sum, expf(ToFloat(row[e]) - max));
     inverse = 1.0f / sum;
+    log_sum = max + logf(sum);
   }
   __device__ __forceinline__ float Of(T logit) const {
     return expf(ToFloat(logit) - max) * inverse;
   }
 
   float max;
-  float inverse;  // of the sum
+  float inverse;  // of the sum of e^(logit - max)
+  float log_sum;  // log of the sum of e^logit
 };
 
 // Returns true if logit a of expert i comes before logit b of expert j. NaNs come last.
@@ -60,9 +62,62 @@ __global__ void __launch_bounds__(kMapThreads) ChooseExperts(RouteCall call) {
       call.weights[token * call.top_k + k] = p;
       total = __fadd_rn(total, p);
     }
-    if (!call.normalize) continue;
-    const float inverse = 1.0f / total;
-    for (int64_t k = 0; k < call.top_k; ++k) call.weights[token * call.top_k + k] *= inverse;
+    const float inverse = call.how.normalize ? 1.0f / total : 1.0f;
+    for (int64_t k = 0; k < call.top_k; ++k) {
+      call.weights[token * call.top_k + k] *= inverse * call.how.scale;
+    }
+  }
+}
+
+// Computed in double and rounded once, so that CPUs and GPUs get the same order of experts.
+__device__ __forceinline__ float Sigmoid(float x) {
+  return static_cast<float>(1.0 / (1.0 + exp(-static_cast<double>(x))));
+}
+
+// Returns true if expert i comes before expert j, by their keys a and b, and of equal keys by their
+// logits.
+__device__ __forceinline__ bool KeyAbove(float a, float logit_a, int64_t i, float b, float logit_b,
+                                         int64_t j) {
+  if (a > b || a < b || (a != a) != (b != b)) return Above(a, i, b, j);
+  return Above(logit_a, i, logit_b, j);
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kMapThreads) ChooseBySigmoid(RouteCall call) {
+  for (const int64_t token : ItemsOfThread(call.tokens)) {
+    const T* const row = static_cast<const T*>(call.logits) + token * call.experts;
+    const auto key_of = [&](int64_t e) {
+      const float logit = ToFloat(row[e]);
+      return call.bias == nullptr ? logit : __fadd_rn(Sigmoid(logit), call.bias[e]);
+    };
+    int64_t last = -1;
+    float last_key = 0.0f;
+    float total = kLeastScoreSum;
+    for (int64_t k = 0; k < call.top_k; ++k) {
+      // Finds the first expert that comes after the previous one.
+      int64_t best = -1;
+      float best_key = 0.0f;
+      for (int64_t e = 0; e < call.experts; ++e) {
+        const float key = key_of(e);
+        const float logit = ToFloat(row[e]);
+        if (last >= 0 && !KeyAbove(last_key, ToFloat(row[last]), last, key, logit, e)) continue;
+        if (best < 0 || KeyAbove(key, logit, e, best_key, ToFloat(row[best]), best)) {
+          best = e;
+          best_key = key;
+        }
+      }
+      last = best;
+      last_key = best_key;
+      const float score = Sigmoid(ToFloat(row[best]));
+      call.chosen[token * call.top_k + k] = static_cast<int32_t>(best);
+      call.weights[token * call.top_k + k] = score;
+      total = __fadd_rn(total, score);
+    }
+    const float divisor = call.how.normalize ? total : 1.0f;
+    for (int64_t k = 0; k < call.top_k; ++k) {
+      float& weight = call.weights[token * call.top_k + k];
+      weight = weight / divisor * call.how.scale;
+    }
   }
 }
 
@@ -95,7 +150,9 @@ absl::Status Route(const RouteCall& call, CudaKernels& kernels) {
   const LaunchTarget& target = kernels.target();
   const LaunchShape by_expert = Blocks(call.experts, 32);
   ZEROTH_RETURN_IF_ERROR(DispatchType(call.dtype, [&]<typename T>(TypeTag<T>) {
-    return ZEROTH_MAP(ChooseExperts<T>, call.tokens, target, call);
+    return call.how.scores == ExpertScores::kSigmoid
+               ? ZEROTH_MAP(ChooseBySigmoid<T>, call.tokens, target, call)
+               : ZEROTH_MAP(ChooseExperts<T>, call.tokens, target, call);
   }));
   ZEROTH_RETURN_IF_ERROR(ZEROTH_LAUNCH((GroupPairs<false>), by_expert, target.stream, call));
   ZEROTH_RETURN_IF_ERROR(ZEROTH_LAUNCH(SumOffsets, Blocks(1, 32), target.stream, call));
@@ -118,27 +175,76 @@ __global__ void __launch_bounds__(kMapThreads) RouteGradient(RouteBackwardCall c
       total = __fadd_rn(total, p);
       mean = __fmaf_rn(p, dweights[k], mean);
     }
-    const float inverse = call.normalize ? 1.0f / total : 1.0f;
-    if (call.normalize) mean *= inverse;
+    const float inverse = call.how.normalize ? 1.0f / total : 1.0f;
+    if (call.how.normalize) mean *= inverse;
     for (int64_t e = 0; e < call.experts; ++e) {
       // Normalised weights are a softmax over the chosen experts alone, which the others do not
       // affect.
-      const float p = call.normalize ? 0.0f : softmax.Of(row[e]);
-      drow[e] = FromFloat<T>(-p * mean);
+      const float p = call.how.normalize ? 0.0f : softmax.Of(row[e]);
+      drow[e] = FromFloat<T>(-p * mean * call.how.scale);
     }
     for (int64_t k = 0; k < call.top_k; ++k) {
       const float p = softmax.Of(row[chosen[k]]) * inverse;
-      drow[chosen[k]] = FromFloat<T>(p * (dweights[k] - mean));
+      drow[chosen[k]] = FromFloat<T>(p * (dweights[k] - mean) * call.how.scale);
+    }
+  }
+}
+
+// The scores of experts are independent of each other, so that only the chosen have a gradient.
+template <typename T>
+__global__ void __launch_bounds__(kMapThreads) SigmoidRouteGradient(RouteBackwardCall call) {
+  for (const int64_t token : ItemsOfThread(call.tokens)) {
+    const T* const row = static_cast<const T*>(call.logits) + token * call.experts;
+    T* const drow = static_cast<T*>(call.dlogits) + token * call.experts;
+    const int32_t* const chosen = call.chosen + token * call.top_k;
+    const float* const dweights = call.dweights + token * call.top_k;
+    float total = kLeastScoreSum;
+    float mean = 0.0f;
+    for (int64_t k = 0; k < call.top_k; ++k) {
+      const float score = Sigmoid(ToFloat(row[chosen[k]]));
+      total = __fadd_rn(total, score);
+      mean = __fmaf_rn(score, dweights[k], mean);
+    }
+    const float divisor = call.how.normalize ? total : 1.0f;
+    mean = call.how.normalize ? mean / divisor : 0.0f;
+    for (int64_t e = 0; e < call.experts; ++e) drow[e] = FromFloat<T>(0.0f);
+    for (int64_t k = 0; k < call.top_k; ++k) {
+      const float logit = ToFloat(row[chosen[k]]);
+      const float slope = Sigmoid(logit) * Sigmoid(-logit) / divisor * call.how.scale;
+      drow[chosen[k]] = FromFloat<T>(slope * (dweights[k] - mean));
     }
   }
 }
 
 absl::Status RouteBackward(const RouteBackwardCall& call, CudaKernels& kernels) {
   return DispatchType(call.dtype, [&]<typename T>(TypeTag<T>) {
-    return ZEROTH_MAP(RouteGradient<T>, call.tokens, kernels.target(), call);
+    return call.how.scores == ExpertScores::kSigmoid
+               ? ZEROTH_MAP(SigmoidRouteGradient<T>, call.tokens, kernels.target(), call)
+               : ZEROTH_MAP(RouteGradient<T>, call.tokens, kernels.target(), call);
   });
 }
 const OnCuda<RouteBackward> route_backward;
+
+template <typename T>
+__global__ void __launch_bounds__(kMapThreads) ZLossOfTokens(RouterZLossCall call) {
+  for (const int64_t token : ItemsOfThread(call.tokens)) {
+    const T* const row = static_cast<const T*>(call.logits) + token * call.experts;
+    const Softmax<T> softmax(row, call.experts);
+    const float z = softmax.log_sum;
+    if (call.losses != nullptr) call.losses[token] = call.scale * z * z;
+    if (call.dlogits == nullptr) continue;
+    T* const drow = static_cast<T*>(call.dlogits) + token * call.experts;
+    const float slope = 2.0f * call.scale * z;
+    for (int64_t e = 0; e < call.experts; ++e) drow[e] = FromFloat<T>(slope * softmax.Of(row[e]));
+  }
+}
+
+absl::Status RouterZLoss(const RouterZLossCall& call, CudaKernels& kernels) {
+  return DispatchType(call.dtype, [&]<typename T>(TypeTag<T>) {
+    return ZEROTH_MAP(ZLossOfTokens<T>, call.tokens, kernels.target(), call);
+  });
+}
+const OnCuda<RouterZLoss> router_z_loss;
 
 // Each expert of each sequence has a warp, which counts as GroupPairs does.
 __global__ void __launch_bounds__(32) CountPairs(CountExpertsCall call) {

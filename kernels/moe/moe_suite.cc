@@ -42,7 +42,7 @@ class MoeSuite : public KernelsSuite {
   Run RunRoute(const RouteShape& shape, const std::vector<float>& logits, DType dtype) {
     RouteArgs args;
     args.logits = Upload({shape.tokens, shape.experts}, logits, dtype);
-    args.normalize = shape.normalize;
+    args.how.normalize = shape.normalize;
     args.weights = Unwritten({shape.tokens, shape.top_k});
     args.routing.experts = UnwrittenInts({shape.tokens, shape.top_k});
     args.routing.rows = UnwrittenInts({shape.tokens, shape.top_k});
@@ -76,7 +76,7 @@ TEST_P(MoeSuite, RoutesToTheMostProbable) {
     const std::vector<float> dweights = RandomNormal(shape.tokens * shape.top_k);
     RouteBackwardArgs back;
     back.logits = run.logits;
-    back.normalize = shape.normalize;
+    back.how.normalize = shape.normalize;
     back.experts = run.routing.experts;
     back.dweights = Upload({shape.tokens, shape.top_k}, dweights);
     back.dlogits = Unwritten({shape.tokens, shape.experts}, dtype);
@@ -129,7 +129,7 @@ TEST_P(MoeSuite, ExpertsAreChosenByTheirLogits) {
       const std::vector<float> dweights = RandomNormal(shape.tokens * shape.top_k);
       RouteBackwardArgs back;
       back.logits = run.logits;
-      back.normalize = normalize;
+      back.how.normalize = normalize;
       back.experts = run.routing.experts;
       back.dweights = Upload({shape.tokens, shape.top_k}, dweights);
       back.dlogits = Unwritten({shape.tokens, shape.experts}, dtype);
@@ -138,6 +138,54 @@ TEST_P(MoeSuite, ExpertsAreChosenByTheirLogits) {
                     reference::RouteBackward(shape, ToDouble(rounded), ToDouble(dweights)), 2e-6,
                     1e-6, "dlogits");
     }
+  }
+}
+
+// By its definition in float64; its gradient by central differences.
+TEST_P(MoeSuite, RouterZLossIsTheSquareOfTheLogSumExp) {
+  const auto loss_of = [](const double* row, int64_t experts) {
+    const double max = *std::max_element(row, row + experts);
+    double sum = 0;
+    for (int64_t e = 0; e < experts; ++e) sum += std::exp(row[e] - max);
+    const double z = max + std::log(sum);
+    return z * z;
+  };
+  for (int i = 0; i < 30; ++i) {
+    const RouteShape shape = RandomShape();
+    const DType dtype = kElementTypes[i % 3];
+    const float scale = i % 2 == 0 ? 1.0f : 0.3f;
+    // Logits of 100 would overflow without the largest being subtracted.
+    const std::vector<float> logits =
+        RoundTo(dtype, RandomNormal(shape.tokens * shape.experts, i % 4 < 2 ? 1.0f : 40.0f));
+    std::vector<double> exact = ToDouble(logits);
+    std::vector<double> losses, slopes;
+    for (int64_t t = 0; t < shape.tokens; ++t) {
+      double* const row = exact.data() + t * shape.experts;
+      losses.push_back(static_cast<double>(scale) * loss_of(row, shape.experts));
+      for (int64_t e = 0; e < shape.experts; ++e) {
+        constexpr double kStep = 1e-5;
+        const double before = row[e];
+        row[e] = before + kStep;
+        const double above = loss_of(row, shape.experts);
+        row[e] = before - kStep;
+        const double below = loss_of(row, shape.experts);
+        row[e] = before;
+        slopes.push_back(static_cast<double>(scale) * (above - below) / (2 * kStep));
+      }
+    }
+    RouterZLossArgs args;
+    args.logits = Upload({shape.tokens, shape.experts}, logits, dtype);
+    args.scale = scale;
+    args.losses = Unwritten({shape.tokens});
+    ASSERT_TRUE(kernels::RouterZLoss(kernels(), args).ok());
+    ExpectClose(Download(args.losses), losses, 3e-6, 3e-6, "losses");
+    args.losses = Tensor();
+    args.dlogits = Unwritten({shape.tokens, shape.experts}, dtype);
+    ASSERT_TRUE(kernels::RouterZLoss(kernels(), args).ok());
+    ExpectCloseIn(dtype, Download(args.dlogits), slopes, 3e-6, 2e-6, "dlogits");
+    args.dlogits = Unwritten({shape.tokens, shape.experts + 1}, dtype);
+    ExpectInvalid(kernels::RouterZLoss(kernels(), args), {"RouterZLoss", "dlogits"});
+    if (HasFailure()) return;
   }
 }
 

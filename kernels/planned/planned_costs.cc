@@ -341,6 +341,7 @@ const Planned<CastFp8Call> cast_fp8("a cast to fp8");
 const Planned<Fp8GemmCall> fp8_gemm("an fp8 matmul");
 const Planned<RouteCall> route("routing");
 const Planned<RouteBackwardCall> route_backward("routing's backward");
+const Planned<RouterZLossCall> router_z_loss("the router's z-loss");
 const Planned<CountExpertsCall> count_experts("counting tokens of experts");
 const Planned<ScatterCall> scatter("grouping tokens");
 const Planned<CombineCall> combine("combining experts");

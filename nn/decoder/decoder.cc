@@ -47,18 +47,22 @@ DecoderConfig WithoutZeros(DecoderConfig config) {
 
 std::unique_ptr<MlpLayer> MakeMoe(const std::string& name, const DecoderConfig& config,
                                   const LinearOptions& in, const LinearOptions& out,
-                                  const LoraOptions& lora) {
+                                  const ModelOptions& model) {
   MoeOptions options;
   options.dim = config.dim;
   options.hidden = config.expert_hidden;
   options.experts = config.experts;
   options.top_k = config.experts_per_token;
-  options.normalize = config.normalize_expert_weights;
+  options.weights = {config.expert_scores, config.normalize_expert_weights,
+                     static_cast<float>(config.expert_weight_scale)};
+  options.bias = config.router_bias;
+  double layers = 0;
+  for (int64_t layer = 0; layer < config.layers; ++layer) layers += config.HasExperts(layer);
   if (config.balances_experts) {
-    int64_t layers = 0;
-    for (int64_t layer = 0; layer < config.layers; ++layer) layers += config.HasExperts(layer);
-    options.balance = static_cast<float>(config.balance_coefficient / static_cast<double>(layers));
+    options.balance = static_cast<float>(config.balance_coefficient / layers);
   }
+  options.z_loss = static_cast<float>(model.router.z_loss / layers);
+  options.fp32_router = model.router.fp32;
   options.init_std = in.init_std;
   options.out_init_std = out.init_std;
   options.router = config.names.router;
@@ -66,25 +70,35 @@ std::unique_ptr<MlpLayer> MakeMoe(const std::string& name, const DecoderConfig& 
   options.gate = config.names.mlp_in[0];
   options.up = config.names.mlp_in[1];
   options.out = config.names.mlp_out;
-  options.lora = lora;
-  return std::make_unique<MoeMlp>(name, options);
+  options.lora = model.lora;
+  options.shared_gate = config.names.shared_expert_gate;
+  std::unique_ptr<MlpLayer> shared;
+  if (const int64_t width = config.SharedHidden(); width > 0) {
+    const std::string scope = absl::StrCat(name, ".", config.names.shared_expert);
+    shared = std::make_unique<Mlp>(
+        scope, config.activation, config.gated,
+        MakeLinear(scope, config.names.mlp_in, config.dim, {width, width}, in, model.lora),
+        MakeLinear(scope, {config.names.mlp_out}, width, {config.dim}, out, model.lora));
+  }
+  return std::make_unique<MoeMlp>(name, options, std::move(shared));
 }
 
 }  // namespace
 
 bool DecoderConfig::HasExperts(int64_t layer) const {
   const bool is_dense = std::ranges::count(dense_layers, layer) > 0;
-  return experts > 0 && !is_dense && (layer + 1) % sparse_step == 0;
+  return experts > 0 && layer >= first_dense_layers && !is_dense && (layer + 1) % sparse_step == 0;
 }
 
 bool DecoderConfig::IsLocal(int64_t layer) const {
   return mixes_windows && std::ranges::count(full_layers, layer) == 0;
 }
 
-DecoderBlock::DecoderBlock(int64_t layer, const DecoderConfig& config, const LoraOptions& lora)
+DecoderBlock::DecoderBlock(int64_t layer, const DecoderConfig& config, const ModelOptions& model)
     : Module(absl::StrCat(config.names.blocks, ".", layer)),
       norm_placement_(config.norm_placement) {
   const DecoderNames& names = config.names;
+  const LoraOptions& lora = model.lora;
   const int64_t q = config.heads * config.head_dim;
   const int64_t kv = config.kv_heads * config.head_dim;
   const std::vector<int64_t> mlp_in(config.gated ? 2 : 1, config.mlp_hidden);
@@ -139,7 +153,7 @@ DecoderBlock::DecoderBlock(int64_t layer, const DecoderConfig& config, const Lor
   mlp_norm_ = add_norm(names.mlp_norm);
   const std::string mlp = Scoped(names.mlp);
   if (config.HasExperts(layer)) {
-    mlp_ = AddChild(MakeMoe(mlp, config, linear(false, false), linear(false, true), lora));
+    mlp_ = AddChild(MakeMoe(mlp, config, linear(false, false), linear(false, true), model));
     return;
   }
   mlp_ = AddChild(std::make_unique<Mlp>(
@@ -184,7 +198,8 @@ absl::StatusOr<Value> DecoderBlock::Compute(Context& context, const Value& x) {
 Decoder::Decoder(DecoderConfig config, nlohmann::json hf_config, const ModelOptions& options)
     : LanguageModel(""),
       config_(WithoutZeros(std::move(config))),
-      hf_config_(std::move(hf_config)) {
+      hf_config_(std::move(hf_config)),
+      has_router_z_loss_(options.router.z_loss > 0) {
   const DecoderNames& names = config_.names;
   const Initializer normal = Initializer::Normal(static_cast<float>(config_.init_std));
   embedding_ = AddChild(std::make_unique<Embedding>(
@@ -200,7 +215,7 @@ Decoder::Decoder(DecoderConfig config, nlohmann::json hf_config, const ModelOpti
                               Shape({config_.max_positions, config_.dim}), normal);
   }
   for (int64_t i = 0; i < config_.layers; ++i) {
-    blocks_.push_back(AddChild(std::make_unique<DecoderBlock>(i, config_, options.lora)));
+    blocks_.push_back(AddChild(std::make_unique<DecoderBlock>(i, config_, options)));
   }
   norm_ = AddChild(std::make_unique<Norm>(names.norm, config_.norm, config_.dim, config_.norm_eps));
 }
@@ -278,6 +293,9 @@ absl::StatusOr<std::vector<DivisionRule>> Decoder::DivisionRules() const {
   }
   if (config_.experts > 0) {
     rules.push_back({mlp + names.router, Division::kReplicated});
+    if (!names.shared_expert_gate.empty()) {
+      rules.push_back({mlp + names.shared_expert_gate, Division::kReplicated});
+    }
     // The weights of each expert, matched by what follows the expert's number.
     for (const std::string& name : names.mlp_in) rules.push_back({name, Division::kOutputs});
     rules.push_back({names.mlp_out, Division::kDepth});
@@ -303,7 +321,9 @@ int64_t Decoder::MatmulWeights() const {
   int64_t width = config_.layers * (2 * q + 2 * kv) + config_.vocab_size;
   for (int64_t layer = 0; layer < config_.layers; ++layer) {
     const int64_t dense = (config_.gated ? 3 : 2) * config_.mlp_hidden;
-    const int64_t sparse = 3 * config_.experts_per_token * config_.expert_hidden + config_.experts;
+    const int64_t gate = config_.names.shared_expert_gate.empty() ? 0 : 1;
+    const int64_t sparse = 3 * config_.experts_per_token * config_.expert_hidden + config_.experts +
+                           3 * config_.SharedHidden() + gate;
     width += config_.HasExperts(layer) ? sparse : dense;
   }
   return config_.dim * width;

@@ -51,6 +51,9 @@ struct DecoderNames {
   // Each expert has the names of a gated MLP.
   std::string router = {};
   std::string experts = {};
+  // The expert that all tokens share, and its gate; the latter is empty if there is none.
+  std::string shared_expert = {};
+  std::string shared_expert_gate = {};
 };
 
 struct DecoderConfig {
@@ -104,13 +107,22 @@ struct DecoderConfig {
   int64_t experts = 0;
   int64_t experts_per_token = 0;
   int64_t expert_hidden = 0;
+  // The width of an expert that all tokens share, or a number of such experts, which are one of
+  // expert_hidden times as many columns. Both 0: there is none.
+  int64_t shared_hidden = 0;
+  int64_t shared_experts = 0;
+  int64_t SharedHidden() const { return shared_hidden + shared_experts * expert_hidden; }
+  ExpertScores expert_scores = ExpertScores::kSoftmax;
   bool normalize_expert_weights = false;
+  double expert_weight_scale = 1;  // of the weights
+  bool router_bias = false;        // MoeOptions::bias
   // True: training adds a loss that balances experts (BalanceOp), averaged over the layers with
   // experts and multiplied by balance_coefficient.
   bool balances_experts = false;
   double balance_coefficient = 0;
   int64_t sparse_step = 1;
   std::vector<int64_t> dense_layers;
+  int64_t first_dense_layers = 0;  // these have no experts either
   bool HasExperts(int64_t layer) const;
 
   bool qkv_bias = false;
@@ -130,7 +142,7 @@ struct DecoderConfig {
 class DecoderBlock : public Module {
  public:
   // Block number `layer`.
-  DecoderBlock(int64_t layer, const DecoderConfig& config, const LoraOptions& lora);
+  DecoderBlock(int64_t layer, const DecoderConfig& config, const ModelOptions& model);
 
   Role role() const override { return Role::kBlock; }
   absl::StatusOr<Value> Forward(Context& context, const Value& x);
@@ -162,7 +174,8 @@ class Decoder : public LanguageModel {
   nlohmann::json HfConfig() const override { return hf_config_; }
   bool SupportsCache() const override { return true; }
   bool HasExtraLoss() const override {
-    return config_.experts > 0 && config_.balances_experts && config_.balance_coefficient > 0;
+    const bool balances = config_.balances_experts && config_.balance_coefficient > 0;
+    return config_.experts > 0 && (balances || has_router_z_loss_);
   }
   absl::StatusOr<std::vector<DivisionRule>> DivisionRules() const override;
 
@@ -180,6 +193,7 @@ class Decoder : public LanguageModel {
  private:
   const DecoderConfig config_;  // with defaults instead of zeros
   const nlohmann::json hf_config_;
+  const bool has_router_z_loss_;
   Embedding* embedding_;
   Parameter* positions_ = nullptr;
   std::vector<DecoderBlock*> blocks_;

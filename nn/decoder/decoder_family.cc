@@ -106,6 +106,10 @@ absl::StatusOr<DecoderConfig> ReadConfig(const DecoderFamily& family, const nloh
     if (size != nullptr && is_zero) config.*(*size) = 0;
     if (number != nullptr && is_zero) config.*(*number) = 0;
     if (!key.required && !reader.Has(key.name)) continue;
+    if (size != nullptr && key.may_be_zero && reader.Has(key.name) && json.at(key.name) == 0) {
+      config.*(*size) = 0;
+      continue;
+    }
     std::visit([&](auto field) { Read(reader, key.name, config.*field); }, key.field);
   }
   for (const FixedKey& key : family.fixed) {
@@ -160,7 +164,7 @@ nlohmann::json WriteConfig(const DecoderFamily& family, const DecoderConfig& con
     std::visit([&](auto field) { json[key.name] = config.*field; }, key.field);
     const auto* size = std::get_if<int64_t DecoderConfig::*>(&key.field);
     // transformers writes null for a size that follows from others.
-    if (size != nullptr && config.*(*size) == 0) json[key.name] = nullptr;
+    if (size != nullptr && config.*(*size) == 0 && !key.may_be_zero) json[key.name] = nullptr;
     const auto* number = std::get_if<double DecoderConfig::*>(&key.field);
     if (number != nullptr && key.null_is_zero && config.*(*number) == 0) json[key.name] = nullptr;
   }

@@ -30,6 +30,8 @@ struct ConfigKey {
   // Null sets a size or a number to 0, with its meaning in DecoderConfig, and 0 is written as null.
   // Otherwise null counts as absent.
   bool null_is_zero = false;
+  // A size may be 0, and is written as 0. Otherwise a size is at least 1, or 0 by null.
+  bool may_be_zero = false;
 };
 
 // A key of config.json with one value in all models of the family.

@@ -98,18 +98,47 @@ absl::StatusOr<TensorRanks*> Experts::Ranks(Context& context) const {
   return RanksOf(context, first);
 }
 
-MoeMlp::MoeMlp(std::string name, const MoeOptions& options)
+RouterBias::RouterBias(std::string router, int64_t experts) : Module(std::move(router)) {
+  bias_ = AddParameter("e_score_correction_bias", Shape({experts}), Initializer::Zeros());
+  bias_->set_requires_grad(false);
+}
+
+absl::StatusOr<RoutedTokens> RouterBias::Route(Context& context, const Value& logits, int64_t top_k,
+                                               const RouteWeights& how) {
+  return Hooked(context, [&]() -> absl::StatusOr<RoutedTokens> {
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor bias, FullValues(*bias_));
+    return RouteOp(context, logits, top_k, how, bias);
+  });
+}
+
+MoeMlp::MoeMlp(std::string name, const MoeOptions& options, std::unique_ptr<MlpLayer> shared)
     : MlpLayer(std::move(name)),
       top_k_(options.top_k),
-      normalize_(options.normalize),
-      balance_(options.balance) {
+      weights_(options.weights),
+      balance_(options.balance),
+      z_loss_(options.z_loss),
+      fp32_router_(options.fp32_router) {
   router_ = AddParameter(options.router + ".weight", Shape({options.experts, options.dim}),
                          Initializer::Normal(options.init_std));
+  if (options.bias) {
+    bias_ = AddChild(std::make_unique<RouterBias>(Scoped(options.router), options.experts));
+  }
   experts_ = AddChild(std::make_unique<Experts>(Scoped(options.experts_name), options));
+  if (shared == nullptr) return;
+  shared_ = AddChild(std::move(shared));
+  if (options.shared_gate.empty()) return;
+  shared_gate_ = AddParameter(options.shared_gate + ".weight", Shape({1, options.dim}),
+                              Initializer::Normal(options.init_std));
 }
 
 absl::StatusOr<Value> MoeMlp::Forward(Context& context, const Value& x) {
   return HookedOne(context, x, [this](Context& c, const Value& in) { return Compute(c, in); });
+}
+
+absl::StatusOr<Value> MoeMlp::RouterLogits(Context& context, const Value& x) const {
+  if (fp32_router_) return Fp32RouterOp(context, x, *router_);
+  const LinearPart router{router_, nullptr};
+  return LinearOp(context, x, absl::MakeSpan(&router, 1), WeightLayout::kOutIn);
 }
 
 absl::Status MoeMlp::Count(Context& context, const Tensor& chosen) const {
@@ -126,17 +155,34 @@ absl::StatusOr<Value> MoeMlp::Compute(Context& context, const Value& x) {
   ZEROTH_ASSIGN_OR_RETURN(TensorRanks* const ranks, experts_->Ranks(context));
   // Every rank routes all tokens.
   ZEROTH_ASSIGN_OR_RETURN(const Value all, AllRowsOp(context, x, router_->name()));
-  const LinearPart router{router_, nullptr};
-  ZEROTH_ASSIGN_OR_RETURN(const Value logits,
-                          LinearOp(context, all, absl::MakeSpan(&router, 1), WeightLayout::kOutIn));
-  ZEROTH_ASSIGN_OR_RETURN(const RoutedTokens routed, RouteOp(context, logits, top_k_, normalize_));
+  ZEROTH_ASSIGN_OR_RETURN(const Value logits, RouterLogits(context, all));
+  ZEROTH_ASSIGN_OR_RETURN(const RoutedTokens routed,
+                          bias_ == nullptr ? RouteOp(context, logits, top_k_, weights_)
+                                           : bias_->Route(context, logits, top_k_, weights_));
   ZEROTH_RETURN_IF_ERROR(Count(context, routed.routing.experts));
   if (balance_ > 0) ZEROTH_RETURN_IF_ERROR(BalanceOp(context, logits, routed.routing, balance_));
+  if (z_loss_ > 0) ZEROTH_RETURN_IF_ERROR(RouterZLossOp(context, logits, z_loss_));
   ZEROTH_ASSIGN_OR_RETURN(const Value grouped,
                           ScatterOp(context, x, all.data, routed.routing, ranks));
   ZEROTH_ASSIGN_OR_RETURN(const Value out,
                           experts_->Forward(context, grouped, routed.routing.offsets));
-  return CombineOp(context, out, routed, all.data, ranks);
+  ZEROTH_ASSIGN_OR_RETURN(const Value sum, CombineOp(context, out, routed, all.data, ranks));
+  if (shared_ == nullptr) return sum;
+  ZEROTH_ASSIGN_OR_RETURN(const Value shared, Shared(context, x));
+  return AddOp(context, sum, shared);
+}
+
+absl::StatusOr<Value> MoeMlp::Shared(Context& context, const Value& x) const {
+  ZEROTH_ASSIGN_OR_RETURN(const Value out, shared_->Forward(context, x));
+  if (shared_gate_ == nullptr) return out;
+  // Routing each token to one of one expert gives it the sigmoid as its weight.
+  const LinearPart gate{shared_gate_, nullptr};
+  ZEROTH_ASSIGN_OR_RETURN(const Value logits,
+                          LinearOp(context, x, absl::MakeSpan(&gate, 1), WeightLayout::kOutIn));
+  ZEROTH_ASSIGN_OR_RETURN(
+      const RoutedTokens routed,
+      RouteOp(context, logits, 1, {.scores = ExpertScores::kSigmoid, .normalize = false}));
+  return CombineOp(context, out, routed, x.data, nullptr);
 }
 
 }  // namespace zeroth

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +16,8 @@
 #include "zeroth/nn/layers/mlp.h"
 #include "zeroth/nn/module.h"
 #include "zeroth/nn/ops/grouped_linear.h"
+#include "zeroth/nn/ops/moe.h"
+#include "zeroth/nn/replicated_module.h"
 
 namespace zeroth {
 
@@ -22,9 +25,13 @@ struct MoeOptions {
   int64_t dim = 0;
   int64_t hidden = 0;  // of each expert
   int64_t experts = 0;
-  int64_t top_k = 0;       // experts per token
-  bool normalize = false;  // a token's weights add up to 1
-  float balance = 0;       // see BalanceOp; 0: no such loss
+  int64_t top_k = 0;  // experts per token
+  RouteWeights weights = {.normalize = false};
+  // True: a bias of the scores decides with them which experts a token has (RouterBias).
+  bool bias = false;
+  float balance = 0;  // see BalanceOp; 0: no such loss
+  float z_loss = 0;   // see RouterZLossOp; 0: no such loss
+  bool fp32_router = false;
   float init_std = 0.02f;
   float out_init_std = 0.02f;  // of the experts' last matrices
   // Names of parameters, after the module's: ROUTER.weight [experts, dim], and for each expert
@@ -32,7 +39,25 @@ struct MoeOptions {
   std::string router;
   std::string experts_name;
   std::string gate, up, out;
+  // The name of the gate of the shared expert, "" for none; see MoeMlp.
+  std::string shared_gate;
   LoraOptions lora;
+};
+
+// The bias of a router's scores, ROUTER.e_score_correction_bias, fp32 [experts] (Wang et al.,
+// "Auxiliary-loss-free load balancing", 2024). It has no gradient; UpdateRouterBiases of api/ moves
+// it.
+class RouterBias : public Module, public ReplicatedModule {
+ public:
+  RouterBias(std::string router, int64_t experts);
+
+  // RouteOp with the bias.
+  absl::StatusOr<RoutedTokens> Route(Context& context, const Value& logits, int64_t top_k,
+                                     const RouteWeights& how);
+  Parameter& parameter() const { return *bias_; }
+
+ private:
+  Parameter* bias_;
 };
 
 // The experts of one layer, by default a separate unit (Role::kExperts). They are gathered
@@ -62,27 +87,40 @@ class Experts : public Module, public AdaptedModule {
   std::vector<LoraAdapter> adapters_;
 };
 
-// x [.., dim] → the same shape: for each token, the weighted sum of its experts' results.
+// x [.., dim] → the same shape: for each token, the weighted sum of its experts' results, plus that
+// of an expert which all tokens share, if there is one. With a gate, the latter is multiplied by
+// the sigmoid of the product of x and SHARED_GATE.weight [1, dim].
 class MoeMlp : public MlpLayer {
  public:
-  MoeMlp(std::string name, const MoeOptions& options);
+  MoeMlp(std::string name, const MoeOptions& options, std::unique_ptr<MlpLayer> shared = nullptr);
 
   absl::StatusOr<Value> Forward(Context& context, const Value& x) override;
 
+  // nullptr if the router has none.
+  const RouterBias* bias() const { return bias_; }
+  // True if a gate weighs the shared expert, which sequence parallelism does not support.
+  bool has_shared_gate() const { return shared_gate_ != nullptr; }
   int64_t experts() const { return router_->global_shape().dim(0); }
   // From now on each recorded forward adds the number of tokens that it routes to each expert to
   // `counts`, fp32 [1, experts]. An undefined tensor ends this.
   void set_counts(Tensor counts) { counts_ = std::move(counts); }
 
  private:
+  absl::StatusOr<Value> RouterLogits(Context& context, const Value& x) const;
   absl::Status Count(Context& context, const Tensor& chosen) const;
+  absl::StatusOr<Value> Shared(Context& context, const Value& x) const;
   absl::StatusOr<Value> Compute(Context& context, const Value& x);
 
   const int64_t top_k_;
-  const bool normalize_;
+  const RouteWeights weights_;
   const float balance_;
+  const float z_loss_;
+  const bool fp32_router_;
   Parameter* router_;
+  RouterBias* bias_ = nullptr;
   Experts* experts_;
+  MlpLayer* shared_ = nullptr;
+  Parameter* shared_gate_ = nullptr;
   Tensor counts_;
 };
 

@@ -24,7 +24,7 @@ MoeOptions OptionsWith(LoraOptions lora) {
   options.hidden = 10;
   options.experts = 5;
   options.top_k = 2;
-  options.normalize = true;
+  options.weights.normalize = true;
   options.router = "gate";
   options.experts_name = "experts";
   options.gate = "w1";

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "absl/types/span.h"
+
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/basic/basic.h"
 #include "zeroth/kernels/elementwise/elementwise.h"
@@ -11,6 +13,7 @@
 #include "zeroth/nn/kept_outputs.h"
 #include "zeroth/nn/ops/divided.h"
 #include "zeroth/nn/ops/grouped_linear.h"
+#include "zeroth/nn/ops/linear.h"
 
 namespace zeroth {
 namespace {
@@ -54,8 +57,44 @@ absl::StatusOr<Tensor> GradientOfWeights(Context& context, const Combined& of, c
 
 }  // namespace
 
+absl::StatusOr<Value> Fp32RouterOp(Context& context, const Value& x, Parameter& weight) {
+  const LinearPart part{&weight, nullptr};
+  ZEROTH_RETURN_IF_ERROR(
+      ValidateLinearInput(x.data, absl::MakeConstSpan(&part, 1), WeightLayout::kOutIn));
+  ZEROTH_ASSIGN_OR_RETURN(
+      Tensor logits,
+      context.Empty(x.data.shape().WithLast(weight.shape().dim(0)), DType::kFloat32));
+  // Products of 16-bit floats are exact in fp32, in which a matmul sums them.
+  ZEROTH_RETURN_IF_ERROR(
+      MakeOrTakeProduct(context, {Matrix(logits)}, /*is_read=*/true, [&]() -> absl::Status {
+        ZEROTH_ASSIGN_OR_RETURN(const Tensor values, FullValues(weight));
+        return kernels::Gemm(context.kernels(),
+                             {.a = x.data, .b = values, .c = logits, .transpose_b = true});
+      }));
+  Value result = context.MakeValue(std::move(logits));
+  RecordBackward(context, result, [&context, &weight, x](const Tensor& dlogits) -> absl::Status {
+    if (weight.requires_grad()) {
+      ZEROTH_ASSIGN_OR_RETURN(const Tensor in, CastTo(context, x.data, DType::kFloat32));
+      ZEROTH_ASSIGN_OR_RETURN(const Parameter::GradientSlot slot, weight.TakeGradient());
+      ZEROTH_RETURN_IF_ERROR(kernels::Gemm(context.kernels(), {.a = dlogits,
+                                                               .b = in,
+                                                               .c = slot.tensor,
+                                                               .transpose_a = true,
+                                                               .accumulate = slot.accumulate}));
+    }
+    if (x.node == nullptr) return absl::OkStatus();
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor values, FullValues(weight));
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor wide, CastTo(context, values, DType::kFloat32));
+    ZEROTH_ASSIGN_OR_RETURN(const NodeSlot slot, TakeGradient(context, *x.node, x.data));
+    return kernels::Gemm(
+        context.kernels(),
+        {.a = dlogits, .b = wide, .c = slot.tensor, .accumulate = slot.accumulate});
+  });
+  return result;
+}
+
 absl::StatusOr<RoutedTokens> RouteOp(Context& context, const Value& logits, int64_t top_k,
-                                     bool normalize) {
+                                     const RouteWeights& how, const Tensor& bias) {
   const int64_t experts = logits.data.dim(-1);
   if (top_k < 1 || top_k > experts) {
     return InvalidArgument("routing to ", top_k, " of ", experts, " experts, expected 1 to ",
@@ -65,7 +104,8 @@ absl::StatusOr<RoutedTokens> RouteOp(Context& context, const Value& logits, int6
   const Shape pairs({tokens, top_k});
   RouteArgs args;
   args.logits = logits.data;
-  args.normalize = normalize;
+  args.how = how;
+  args.bias = bias;
   ZEROTH_ASSIGN_OR_RETURN(args.weights, context.Empty(pairs, DType::kFloat32));
   ZEROTH_ASSIGN_OR_RETURN(args.routing.experts, context.Empty(pairs, DType::kInt32));
   ZEROTH_ASSIGN_OR_RETURN(args.routing.rows, context.Empty(pairs, DType::kInt32));
@@ -73,14 +113,14 @@ absl::StatusOr<RoutedTokens> RouteOp(Context& context, const Value& logits, int6
   ZEROTH_RETURN_IF_ERROR(kernels::Route(context.kernels(), args));
   RoutedTokens routed{context.MakeValue(args.weights), args.routing};
   if (logits.node == nullptr) return routed;
-  RecordBackward(context, routed.weights,
-                 [&context, args, node = logits.node](const Tensor& dweights) -> absl::Status {
-                   ZEROTH_ASSIGN_OR_RETURN(Tensor dlogits, context.EmptyLike(args.logits));
-                   ZEROTH_RETURN_IF_ERROR(kernels::RouteBackward(
-                       context.kernels(),
-                       {args.logits, args.normalize, args.routing.experts, dweights, dlogits}));
-                   return AddGradient(context, *node, std::move(dlogits));
-                 });
+  RecordBackward(
+      context, routed.weights,
+      [&context, args, node = logits.node](const Tensor& dweights) -> absl::Status {
+        ZEROTH_ASSIGN_OR_RETURN(Tensor dlogits, context.EmptyLike(args.logits));
+        ZEROTH_RETURN_IF_ERROR(kernels::RouteBackward(
+            context.kernels(), {args.logits, args.how, args.routing.experts, dweights, dlogits}));
+        return AddGradient(context, *node, std::move(dlogits));
+      });
   return routed;
 }
 
@@ -128,6 +168,32 @@ absl::Status BalanceOp(Context& context, const Value& logits, const Routing& rou
     }
     ZEROTH_ASSIGN_OR_RETURN(
         Tensor dlogits, CastTo(context, slope.Reshape(logits.data.shape()), logits.data.dtype()));
+    return AddGradient(context, *logits.node, std::move(dlogits));
+  });
+  return absl::OkStatus();
+}
+
+absl::Status RouterZLossOp(Context& context, const Value& logits, float coefficient) {
+  const int64_t tokens = logits.data.numel() / logits.data.dim(-1);
+  if (tokens == 0) return absl::OkStatus();
+  if (context.extra_loss().defined()) {
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor losses,
+                            context.Empty(Shape({tokens, 1}), DType::kFloat32));
+    ZEROTH_RETURN_IF_ERROR(
+        kernels::RouterZLoss(context.kernels(), {logits.data, coefficient, losses, Tensor()}));
+    ZEROTH_RETURN_IF_ERROR(
+        kernels::Basic(context.kernels(), {.op = BasicOp::kMean,
+                                           .a = losses,
+                                           .out = context.extra_loss().Reshape(Shape({1, 1})),
+                                           .accumulate = true,
+                                           .group = tokens}));
+  }
+  if (!context.recording() || logits.node == nullptr) return absl::OkStatus();
+  context.tape().Record([&context, logits, coefficient, tokens]() -> absl::Status {
+    const float scale = context.loss_scale() * coefficient / static_cast<float>(tokens);
+    ZEROTH_ASSIGN_OR_RETURN(Tensor dlogits, context.EmptyLike(logits.data));
+    ZEROTH_RETURN_IF_ERROR(
+        kernels::RouterZLoss(context.kernels(), {logits.data, scale, Tensor(), dlogits}));
     return AddGradient(context, *logits.node, std::move(dlogits));
   });
   return absl::OkStatus();
@@ -190,7 +256,8 @@ absl::StatusOr<Value> CombineOp(Context& context, const Value& grouped, const Ro
           ZEROTH_RETURN_IF_ERROR(AddGradient(context, *weights_node, std::move(dweights)));
         }
         if (node == nullptr) return absl::OkStatus();
-        const Shape shape({of.rows.numel(), all.dim(-1)});
+        const Shape shape =
+            of.ranks == nullptr ? of.grouped.shape() : Shape({of.rows.numel(), all.dim(-1)});
         ZEROTH_ASSIGN_OR_RETURN(Tensor dgrouped, context.Empty(shape, all.dtype()));
         ZEROTH_RETURN_IF_ERROR(
             kernels::Scatter(context.kernels(), {all, of.rows, of.weights, dgrouped}));

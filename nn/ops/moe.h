@@ -14,6 +14,11 @@
 
 namespace zeroth {
 
+// x [.., dim] → logits, fp32 [.., experts], of a router's weight [experts, dim], whatever the type
+// of x and of the weight: neither the logits nor their gradient are rounded to it, and backward's
+// matmuls have fp32 operands. Of fp32 it is LinearOp.
+absl::StatusOr<Value> Fp32RouterOp(Context& context, const Value& x, Parameter& weight);
+
 // The experts of each token, and their weights, fp32 [tokens, top_k]; see kernels::Route.
 struct RoutedTokens {
   Value weights;
@@ -22,7 +27,7 @@ struct RoutedTokens {
 // logits are [.., experts]; the leading dimensions together are the tokens. InvalidArgument unless
 // top_k is 1 to experts.
 absl::StatusOr<RoutedTokens> RouteOp(Context& context, const Value& logits, int64_t top_k,
-                                     bool normalize);
+                                     const RouteWeights& how, const Tensor& bias = Tensor());
 
 // Adds the loss that balances experts (Fedus et al., "Switch transformers", 2021, section 2.2) to
 // Context::extra_loss, and its gradient to that of `logits` [sequences, tokens, experts]:
@@ -32,6 +37,10 @@ absl::StatusOr<RoutedTokens> RouteOp(Context& context, const Value& logits, int6
 // sequences of its micro-batch.
 absl::Status BalanceOp(Context& context, const Value& logits, const Routing& routing,
                        float coefficient);
+
+// Adds the router z-loss (kernels::RouterZLoss) to Context::extra_loss, and its gradient to that of
+// `logits` [.., experts]: coefficient * its mean over tokens.
+absl::Status RouterZLossOp(Context& context, const Value& logits, float coefficient);
 
 // x [.., dim] → [tokens * top_k, dim], the rows of each expert together. Without `ranks`, `all` is
 // x's data. With `ranks`, among which experts are divided, x may be this rank's share of the rows,

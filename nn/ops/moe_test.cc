@@ -68,7 +68,7 @@ TEST_P(BalanceOpTest, IsTheLossAndItsGradient) {
   const Shape shape({sizes.sequences, sizes.length, sizes.experts});
   const std::vector<float> values = bench.Draw(shape.numel(), 2.0f);
   const Value logits = context.MakeValue(bench.Upload(shape, values));
-  const auto routed = RouteOp(context, logits, sizes.top_k, true);
+  const auto routed = RouteOp(context, logits, sizes.top_k, {.normalize = true});
   ASSERT_TRUE(routed.ok()) << routed.status();
   const std::vector<int32_t> chosen = *routed->routing.experts.ToHost<int32_t>();
   context.set_extra_loss(bench.Upload(Shape({1}), {3.0f}));
@@ -104,7 +104,7 @@ TEST(BalanceOpTest, WithoutAPlaceForTheLossThereIsItsGradientStill) {
   Bench bench;
   Context& context = *bench.context;
   const Value logits = context.MakeValue(bench.Upload(Shape({1, 6, 3}), bench.Draw(18)));
-  const auto routed = RouteOp(context, logits, 1, false);
+  const auto routed = RouteOp(context, logits, 1, {.normalize = false});
   ASSERT_TRUE(routed.ok()) << routed.status();
   ASSERT_TRUE(BalanceOp(context, logits, routed->routing, 1.0f).ok());
   ASSERT_TRUE(context.tape().Backward().ok());
@@ -119,6 +119,99 @@ TEST(BalanceOpTest, BalancedExpertsLoseTopK) {
   std::vector<double> one(16, 0.0);
   for (size_t t = 0; t < 4; ++t) one[4 * t] = 50;
   EXPECT_NEAR(BalanceLoss(sizes, one, {0, 0, 0, 0}), 4.0, 1e-12);
+}
+
+TEST(RouterZLossOpTest, IsAddedToTheLossAndScaledAsItsGradient) {
+  constexpr float kCoefficient = 0.7f;
+  constexpr float kLossScale = 16.0f;
+  constexpr int64_t kTokens = 6;
+  Bench bench;
+  Context& context = *bench.context;
+  context.set_loss_scale(kLossScale);
+  const std::vector<float> values = bench.Draw(kTokens * 4, 2.0f);
+  const Value logits = context.MakeValue(bench.Upload(Shape({2, 3, 4}), values));
+  context.set_extra_loss(bench.Upload(Shape({1}), {3.0f}));
+  ASSERT_TRUE(RouterZLossOp(context, logits, kCoefficient).ok());
+  double mean = 0;
+  std::vector<double> slopes;
+  for (size_t t = 0; t < kTokens; ++t) {
+    double sum = 0;
+    for (size_t e = 0; e < 4; ++e) sum += std::exp(values[4 * t + e]);
+    mean += std::log(sum) * std::log(sum) / kTokens;
+    for (size_t e = 0; e < 4; ++e) {
+      slopes.push_back(kLossScale * kCoefficient * 2 * std::log(sum) * std::exp(values[4 * t + e]) /
+                       sum / kTokens);
+    }
+  }
+  EXPECT_NEAR(context.extra_loss().ToHost<float>()->front(), 3 + kCoefficient * mean, 1e-5);
+  ASSERT_TRUE(context.tape().Backward().ok());
+  const std::vector<float> gradient = *logits.node->grad.ToHost<float>();
+  for (size_t i = 0; i < slopes.size(); ++i) {
+    EXPECT_NEAR(gradient[i], slopes[i], 1e-5 * std::abs(slopes[i]) + 1e-6) << i;
+  }
+}
+
+TEST(Fp32RouterOpTest, GradientsOfFp32) {
+  Bench bench;
+  Parameter weight("gate.weight", Shape({5, 12}));
+  bench.Own(weight);
+  CheckGradients(bench, {Shape({2, 3, 12})}, {&weight},
+                 [&](Context& context, const std::vector<Value>& in) {
+                   return Fp32RouterOp(context, in[0], weight);
+                 });
+}
+
+// Logits of bf16 activations and weights, and the gradients that come from fp32 ones, are those of
+// float64 within fp32's rounding; results that bf16 stores are rounded once.
+TEST(Fp32RouterOpTest, LogitsOfBf16AreNotRounded) {
+  constexpr int64_t kRows = 4;
+  constexpr int64_t kWidth = 64;
+  constexpr int64_t kCount = 8;
+  Bench bench;
+  Context& context = *bench.context;
+  const auto in_bf16 = [&](const Shape& shape, std::vector<float>& values) {
+    for (float& value : values) value = ToFloat(ToBFloat16(value));
+    return *CastTo(context, bench.Upload(shape, values), DType::kBFloat16);
+  };
+  std::vector<float> a = bench.Draw(kRows * kWidth);
+  std::vector<float> w = bench.Draw(kCount * kWidth);
+  Parameter weight("gate.weight", Shape({kCount, kWidth}));
+  weight.set_data(in_bf16(weight.shape(), w));
+  weight.set_grad(*context.Empty(weight.shape(), DType::kFloat32));
+  const Value x = context.MakeValue(in_bf16(Shape({kRows, kWidth}), a));
+  const absl::StatusOr<Value> logits = Fp32RouterOp(context, x, weight);
+  ASSERT_TRUE(logits.ok()) << logits.status();
+  ASSERT_EQ(logits->data.dtype(), DType::kFloat32);
+  const std::vector<float> slope = bench.Draw(kRows * kCount);
+  logits->node->grad = bench.Upload(Shape({kRows, kCount}), slope);
+  ASSERT_TRUE(context.tape().Backward().ok());
+
+  const std::vector<float> ours = *logits->data.ToHost<float>();
+  const std::vector<float> dw = *weight.grad().ToHost<float>();
+  const std::vector<float> dx = *CastTo(context, x.node->grad, DType::kFloat32)->ToHost<float>();
+  EXPECT_EQ(x.node->grad.dtype(), DType::kBFloat16);
+  const auto at = [](const std::vector<float>& values, int64_t row, int64_t cols, int64_t col) {
+    return static_cast<double>(values[static_cast<size_t>(row * cols + col)]);
+  };
+  for (int64_t r = 0; r < kRows; ++r) {
+    for (int64_t e = 0; e < kCount; ++e) {
+      double sum = 0;
+      for (int64_t c = 0; c < kWidth; ++c) sum += at(a, r, kWidth, c) * at(w, e, kWidth, c);
+      EXPECT_NEAR(at(ours, r, kCount, e), sum, 2e-5);
+    }
+    for (int64_t c = 0; c < kWidth; ++c) {
+      double sum = 0;
+      for (int64_t e = 0; e < kCount; ++e) sum += at(slope, r, kCount, e) * at(w, e, kWidth, c);
+      EXPECT_NEAR(at(dx, r, kWidth, c), sum, std::abs(sum) / 256 + 1e-5);
+    }
+  }
+  for (int64_t e = 0; e < kCount; ++e) {
+    for (int64_t c = 0; c < kWidth; ++c) {
+      double sum = 0;
+      for (int64_t r = 0; r < kRows; ++r) sum += at(slope, r, kCount, e) * at(a, r, kWidth, c);
+      EXPECT_NEAR(at(dw, e, kWidth, c), sum, 1e-5);
+    }
+  }
 }
 
 constexpr int64_t kExperts = 3;
@@ -172,7 +265,8 @@ struct TinyExperts {
     ZEROTH_ASSIGN_OR_RETURN(const Value scaled, ScaleOp(context, in[1], 0.3f));
     ZEROTH_ASSIGN_OR_RETURN(const Value logits,
                             AddOp(context, scaled, context.MakeValue(constant)));
-    ZEROTH_ASSIGN_OR_RETURN(const RoutedTokens routed, RouteOp(context, logits, 2, true));
+    ZEROTH_ASSIGN_OR_RETURN(const RoutedTokens routed,
+                            RouteOp(context, logits, 2, {.normalize = true}));
     ZEROTH_ASSIGN_OR_RETURN(const Value grouped,
                             ScatterOp(context, in[0], in[0].data, routed.routing, ranks));
     const Tensor& offsets = routed.routing.offsets;

@@ -2,6 +2,9 @@
 //
 // The trainer's binary on real ranks: a mixture of experts, trained with the load-balancing loss.
 
+#include <cmath>
+#include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <string>
 #include <utility>
@@ -24,7 +27,8 @@ class BalanceRunTest : public ::testing::Test {
 
   // Loss and norm of each step of a small model whose experts are balanced with this coefficient.
   std::vector<nlohmann::json> Train(const std::string& out, double coefficient, const Flags& more,
-                                    const nlohmann::json& changes = nlohmann::json::object()) {
+                                    const nlohmann::json& changes = nlohmann::json::object(),
+                                    size_t expected_steps = 4) {
     nlohmann::json config =
         nlohmann::json::parse(Read("tests/testdata/qwen3_moe_tiny/config.json"));
     config.update(changes);
@@ -40,7 +44,7 @@ class BalanceRunTest : public ::testing::Test {
              more));
     EXPECT_EQ(run.exit_code, 0) << run.output;
     const std::vector<nlohmann::json> steps = StepFacts(dir_ / out);
-    EXPECT_EQ(steps.size(), 4u);
+    EXPECT_EQ(steps.size(), expected_steps);
     return steps;
   }
   // expert_load_max and experts_unused of each step.
@@ -56,8 +60,105 @@ class BalanceRunTest : public ::testing::Test {
     return Read(dir_ / out / "final/model.safetensors");
   }
 
+  // Runs a small dots1 whose initial matrices have this standard deviation. Returns what it said.
+  Outcome TrainWithBiases(const std::string& out, double initial, const Flags& more) {
+    nlohmann::json config = nlohmann::json::parse(Read("tests/testdata/dots1_tiny/config.json"));
+    config["initializer_range"] = initial;
+    Write(dir_ / (out + ".json"), config.dump());
+    return RunTrainer(With({"--model=" + (dir_ / (out + ".json")).string(),
+                            "--data=tests/testdata/dots1_tiny/tokens.npy", "--seq_len=32",
+                            "--lr_schedule=constant", "--warmup_steps=0", "--sample_tokens=0",
+                            "--threads_per_rank=1", "--out=" + (dir_ / out).string()},
+                           more));
+  }
+  // The bias of a layer's experts in the model that a run has written.
+  std::vector<float> Bias(const std::string& out, int layer) const {
+    const std::string file = Weights(out);
+    uint64_t length = 0;
+    std::memcpy(&length, file.data(), sizeof(length));
+    const nlohmann::json header = nlohmann::json::parse(file.substr(sizeof(length), length));
+    const nlohmann::json& entry =
+        header.at("model.layers." + std::to_string(layer) + ".mlp.gate.e_score_correction_bias");
+    EXPECT_EQ(entry.at("dtype"), "F32");
+    const size_t begin = entry.at("data_offsets")[0];
+    std::vector<float> values(entry.at("shape")[0].get<size_t>());
+    std::memcpy(values.data(), file.data() + sizeof(length) + length + begin,
+                values.size() * sizeof(float));
+    return values;
+  }
+
   fs::path dir_;
 };
+
+// With weights of zero all scores are equal, so that the biases alone choose 2 of 8 experts, of
+// equal ones those with the lower numbers: 0 and 1, then 2 and 3, then 4 and 5. These get all
+// tokens of a step, and lose the rate; the others gain it.
+TEST_F(BalanceRunTest, BiasesMoveTowardsBalance) {
+  for (const auto& [name, more] : std::vector<std::pair<std::string, Flags>>{
+           {"alone", {"--world_size=1", "--grad_accum=2"}},
+           {"three", {"--world_size=3", "--strategy=no_shard"}},
+           {"recomputed", {"--world_size=2", "--activation_checkpointing=block"}},
+           {"bf16", {"--world_size=2", "--param_dtype=bf16", "--router_dtype=fp32"}},
+           {"divided", {"--world_size=4", "--tensor_parallel=2", "--sequence_parallel"}}}) {
+    const Outcome run = TrainWithBiases(
+        name, 0.0,
+        With(more, {"--batch_size=2", "--lr=0", "--steps=3", "--router_bias_rate=0.001"}));
+    ASSERT_EQ(run.exit_code, 0) << run.output;
+    const float rate = 0.001f;
+    const float once = -rate + rate + rate;
+    const float thrice = rate + rate + rate;
+    for (const int layer : {1, 2}) {
+      EXPECT_THAT(Bias(name, layer),
+                  ::testing::ElementsAre(once, once, ::testing::FloatEq(rate),
+                                         ::testing::FloatEq(rate), ::testing::FloatEq(rate),
+                                         ::testing::FloatEq(rate), thrice, thrice))
+          << name;
+    }
+    for (const auto& [largest, unused] : Loads(name)) {
+      EXPECT_EQ(largest, 4) << name;
+      EXPECT_EQ(unused, 0.75) << name;
+    }
+  }
+}
+
+TEST_F(BalanceRunTest, NoBitOfBiasesDependsOnTheLayout) {
+  const Flags run = {"--batch_size=2", "--deterministic_batch=4", "--steps=4",
+                     "--lr=1e-3",      "--router_bias_rate=0.01", "--param_dtype=bf16"};
+  const auto train = [&](const std::string& out, const Flags& more) {
+    const Outcome outcome = TrainWithBiases(out, 0.1, With(run, more));
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  };
+  train("alone", {"--world_size=1", "--checkpoint_every=2", "--keep_last=0"});
+  EXPECT_NE(Bias("alone", 2), std::vector<float>(8, 0.0f));
+  const auto checkpoint = "--resume=" + (dir_ / "alone/step-00000002").string();
+  for (const auto& [name, more] : std::vector<std::pair<std::string, Flags>>{
+           {"two", {"--world_size=2", "--strategy=full_shard"}},
+           {"grouped", {"--world_size=2", "--strategy=shard_grad_op"}},
+           {"four", {"--world_size=4", "--strategy=hybrid_shard", "--shard_size=2"}},
+           {"replicated", {"--world_size=4", "--strategy=no_shard"}},
+           {"wrapped", {"--world_size=2", "--min_wrap_numel=100000"}},
+           {"rows", {"--world_size=2", "--layout=rows"}},
+           {"mlp", {"--world_size=2", "--activation_checkpointing=mlp"}},
+           {"selective", {"--world_size=1", "--activation_checkpointing=selective"}},
+           {"resumed", {"--world_size=2", checkpoint}}}) {
+    train(name, more);
+    EXPECT_TRUE(Weights(name) == Weights("alone")) << name;
+  }
+}
+
+TEST_F(BalanceRunTest, BiasesThatCannotMoveAreRefused) {
+  const Flags rate = {"--router_bias_rate=0.001", "--steps=1"};
+  EXPECT_THAT(TrainWithBiases("offloaded", 0.02, With(rate, {"--offload=parameters"})).output,
+              ::testing::HasSubstr("leave parameters out of offload"));
+  EXPECT_THAT(TrainWithBiases("adapted", 0.02, With(rate, {"--lora_rank=2"})).output,
+              ::testing::HasSubstr("router_bias_rate"));
+  const Outcome run = RunTrainer(With({"--model=tests/testdata/qwen3_moe_tiny/config.json",
+                                       "--data=tests/testdata/qwen3_moe_tiny/tokens.npy",
+                                       "--seq_len=32", "--out=" + (dir_ / "none").string()},
+                                      rate));
+  EXPECT_NE(run.exit_code, 0);
+  EXPECT_THAT(run.output, ::testing::HasSubstr("routers have no bias"));
+}
 
 TEST_F(BalanceRunTest, NoBitDependsOnTheLayout) {
   const Flags run = {"--batch_size=2", "--deterministic_batch=4"};
@@ -75,6 +176,54 @@ TEST_F(BalanceRunTest, NoBitDependsOnTheLayout) {
     EXPECT_EQ(Train(name, 0.1, With(run, more)), alone) << name;
     EXPECT_TRUE(Weights(name) == Weights("alone")) << name;
     EXPECT_EQ(Loads(name), Loads("alone")) << name;
+  }
+}
+
+TEST_F(BalanceRunTest, NoBitOfTheZLossDependsOnTheLayout) {
+  const Flags run = {"--batch_size=2", "--deterministic_batch=4", "--router_z_loss=0.1",
+                     "--router_dtype=fp32", "--param_dtype=bf16"};
+  const auto alone = Train("alone", 0.1, With(run, {"--world_size=1"}));
+  ASSERT_EQ(alone.size(), 4u);
+  for (const auto& [name, more] : std::vector<std::pair<std::string, Flags>>{
+           {"two", {"--world_size=2", "--strategy=full_shard"}},
+           {"four", {"--world_size=4", "--strategy=hybrid_shard", "--shard_size=2"}},
+           {"replicated", {"--world_size=4", "--strategy=no_shard"}},
+           {"block", {"--world_size=2", "--activation_checkpointing=block"}},
+           {"selective", {"--world_size=2", "--activation_checkpointing=selective"}}}) {
+    EXPECT_EQ(Train(name, 0.1, With(run, more)), alone) << name;
+    EXPECT_TRUE(Weights(name) == Weights("alone")) << name;
+  }
+  // A run that is resumed on other ranks continues with both.
+  Train("saved", 0.1, With(run, {"--world_size=1", "--checkpoint_every=2", "--keep_last=0"}));
+  const auto checkpoint = "--resume=" + (dir_ / "saved/step-00000002").string();
+  Train("resumed", 0.1, With(run, {"--world_size=2", checkpoint}), nlohmann::json::object(),
+        /*expected_steps=*/2);
+  EXPECT_TRUE(Weights("resumed") == Weights("alone"));
+}
+
+// All logits of a router with zero weights are 0, so that z is log 8 in each layer.
+TEST_F(BalanceRunTest, TheZLossIsAddedInTrainingAlone) {
+  const double z2 = std::log(8.0) * std::log(8.0);
+  for (const auto& [name, more] : std::vector<std::pair<std::string, Flags>>{
+           {"alone", {"--world_size=1", "--grad_accum=2"}},
+           {"divided", {"--world_size=4", "--tensor_parallel=2", "--sequence_parallel"}}}) {
+    const Flags run = With(more, {"--batch_size=2", "--lr=0", "--eval_every=4"});
+    const nlohmann::json zeros = {{"initializer_range", 0.0}};
+    const auto without = Train(name + "_without", 0, run, zeros);
+    const auto with = Train(name, 0, With(run, {"--router_z_loss=0.5"}), zeros);
+    EXPECT_NEAR(with[0]["loss"].get<double>() - without[0]["loss"].get<double>(), 0.5 * z2, 1e-5);
+    EXPECT_EQ(with.back()["eval_loss"], without.back()["eval_loss"]);
+  }
+}
+
+TEST_F(BalanceRunTest, AModelWithoutExpertsHasNoRouters) {
+  for (const auto& [flag, name] : std::vector<std::pair<std::string, std::string>>{
+           {"--router_z_loss=0.1", "router_z_loss"}, {"--router_dtype=fp32", "router_dtype"}}) {
+    const Outcome run = RunTrainer({"--model=tests/testdata/llama_tiny/config.json",
+                                    "--data=tests/testdata/llama_tiny/tokens.npy", "--seq_len=32",
+                                    "--steps=1", flag, "--out=" + (dir_ / "refused").string()});
+    EXPECT_NE(run.exit_code, 0);
+    EXPECT_THAT(run.output, ::testing::HasSubstr(name + ": a llama without experts"));
   }
 }
 

@@ -49,7 +49,7 @@ class BalanceTest : public ::testing::TestWithParam<Sizes> {
     };
     const Value logits =
         context.MakeValue(upload(Shape({sizes.sequences, sizes.length, sizes.experts}), values));
-    const RoutedTokens routed = RouteOp(context, logits, sizes.top_k, true).value();
+    const RoutedTokens routed = RouteOp(context, logits, sizes.top_k, {.normalize = true}).value();
     context.set_extra_loss(upload(Shape({1}), {0.0f}));
     EXPECT_TRUE(BalanceOp(context, logits, routed.routing, 1.0f).ok());
     EXPECT_TRUE(tape.Backward().ok());

@@ -125,7 +125,9 @@ absl::Status CollectGradients(const Sharding& sharding, Collector& collector) {
   for (const Unit* unit : sharding.units()) {
     for (int i = 0; i < unit->layout().parameter_count(); ++i) {
       const ShardLayout::Piece piece = unit->PieceOf(i);
-      if (piece.numel() == 0) continue;
+      if (piece.numel() == 0 || !unit->parameters()[static_cast<size_t>(i)]->requires_grad()) {
+        continue;
+      }
       ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> values, GradientOf(*unit, piece));
       const Parameter& parameter = *unit->parameters()[static_cast<size_t>(i)];
       for (const ElementRun& run : parameter.GlobalRuns(piece.begin, piece.numel())) {
