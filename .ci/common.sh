@@ -24,7 +24,7 @@ known_skips=(
   '^needs Bazel 7 or 8' '^built without Arrow$' '^no AVX-512 here$' '^oneDNN has no bf16 matmul on this CPU$'
   'there is no mpirun|no mpirun of' 'lacks the packages that this test compares with' 'lacks torch and transformers'
   'Python has no package llama_cpp' 'has no python3$' '^there is no (Chromium|auditwheel|fish|skopeo|umoci|zsh)$' '^pip cannot install them$'
-  '^no root folder of Debian' '^no cluster of Slurm here$' 'has no /dev/full$' 'has no IPv6$' 'tmpfs cannot be mounted here|may not mount a small file'
+  '^no root folder of Debian' '^no cluster of Slurm here$' '^no emulator or no libraries of aarch64 here$' 'has no /dev/full$' 'has no IPv6$' 'tmpfs cannot be mounted here|may not mount a small file'
   '^(hosts|namespaces) cannot be made here: ' '^a sanitizer is linked in$' 'thread sanitizer (cannot|does not) see' 'show under --config=(tsan|asan) only'
 )
 # Reasons of test cases whose parameters leave nothing to test. These count neither as passed nor as skipped.

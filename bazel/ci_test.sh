@@ -140,7 +140,7 @@ says "known_skips"
 
 # The workflow has a job for each step of .ci/nightly but two, for which its system lacks something.
 steps="$(sed -n '/^all_steps=(/,/)$/p' .ci/nightly | sed 's/^all_steps=(//; s/)$//' | xargs -n 1 | grep -vx -e cuda -e modules)"
-jobs="$(sed -n 's/^          - \([a-z_]*\)$/\1/p' "$workflow")"
+jobs="$(sed -n 's/^          - \([a-z0-9_]*\)$/\1/p' "$workflow")"
 [[ -n "$steps" && "$steps" == "$jobs" ]] || fail "nightly jobs of ci.yml: ${jobs//$'\n'/ }, expected: ${steps//$'\n'/ }"
 
 # A job that runs nothing fails.
