@@ -59,6 +59,13 @@ absl::Status Trainer::ExpectPairs(const Batch& batch) const {
     return absl::InvalidArgumentError(
         "a micro-batch of preference pairs, but TrainerOptions::preference is not set");
   }
+  if ((options_.preference->kind == PreferenceKind::kReward) != model_->scores()) {
+    return absl::InvalidArgumentError(
+        model_->scores()
+            ? "the model's head scores texts, expected PreferenceKind::kReward of scores"
+            : "PreferenceKind::kReward for a model that predicts tokens, expected one with "
+              "ModelOptions::scoring_head");
+  }
   const auto tokens = static_cast<size_t>(batch.batch * batch.seq);
   if (batch.pairs.empty() || batch.pairs.size() % 3 != 0 || !batch.counted.has_value()) {
     return InvalidArgument("a micro-batch with ", batch.pairs.size(), " numbers of pairs",

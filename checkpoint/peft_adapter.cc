@@ -106,7 +106,7 @@ absl::StatusOr<HfConfig> PeftAdapterConfig(const PeftAdapter& adapter) {
   }
   nlohmann::json json;
   json["peft_type"] = "LORA";
-  json["task_type"] = "CAUSAL_LM";
+  json["task_type"] = adapter.scores ? "SEQ_CLS" : "CAUSAL_LM";
   json["base_model_name_or_path"] =
       adapter.base_model.empty() ? nlohmann::json() : nlohmann::json(adapter.base_model);
   json["r"] = adapter.rank;
@@ -183,6 +183,10 @@ absl::StatusOr<PeftAdapter> ParsePeftAdapter(const HfConfig& config) {
                            adapter.alpha, ", expected a rank of at least 1");
   }
   ZEROTH_ASSIGN_OR_RETURN(adapter.modules_to_save, ModulesToSave(config));
+  ZEROTH_ASSIGN_OR_RETURN(const std::string task, config.GetStringOr("task_type", ""));
+  adapter.scores = task == "SEQ_CLS";
+  // PEFT adds both names that the head may have, of which the model has one.
+  if (adapter.scores) std::erase(adapter.modules_to_save, "classifier");
   ZEROTH_ASSIGN_OR_RETURN(adapter.rslora, config.GetBoolOr("use_rslora", false));
   ZEROTH_ASSIGN_OR_RETURN(adapter.dora, config.GetBoolOr("use_dora", false));
   ZEROTH_ASSIGN_OR_RETURN(adapter.dropout, config.GetDoubleOr("lora_dropout", 0));

@@ -43,6 +43,8 @@ struct PeftAdapter {
   std::vector<std::string> saved;
   // True if `saved` has an embedding that is also the model's head (tied), which changes with it.
   bool ties_weights = false;
+  // True for a model whose head scores texts: PEFT's task is SEQ_CLS.
+  bool scores = false;
 
   // True if the parameter is one of a module to save.
   bool Saves(absl::string_view parameter) const;

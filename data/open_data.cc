@@ -110,13 +110,14 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> OpenExamples(
       absl::StrCat("conversations ", chat.has_value() ? chat->Identity() : "none", " ",
                    options.seq_len, options.loss_on_all, static_cast<int>(options.on_long),
                    options.judgements ? " judgements "
+                   : options.scores   ? " scored pairs "
                    : options.pairs    ? " pairs "
                                       : "",
                    options.columns);
   return CachedTokens(files, CacheFor(options, recipe), [&] {
     return EncodeConversations(files, chat.has_value() ? &*chat : nullptr, *options.tokenizer,
                                {options.seq_len, options.loss_on_all, columns, options.on_long,
-                                options.pairs, options.judgements});
+                                options.pairs, options.judgements, options.scores});
   });
 }
 

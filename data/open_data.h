@@ -48,6 +48,8 @@ struct DataOptions {
   bool pairs = false;
   // With pairs: the data are judged answers, see ConversationOptions.
   bool judgements = false;
+  // With pairs: an answer is scored where it ends, see ConversationOptions.
+  bool scores = false;
   // --data_columns, see ColumnNames.
   std::string columns = "";
   // The directory of encoded text, see TokenCacheOptions::directory.

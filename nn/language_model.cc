@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
 #include "nlohmann/json.hpp"
 
@@ -18,6 +19,7 @@
 #include "zeroth/nn/layers/moe.h"
 #include "zeroth/nn/ops/divided.h"
 #include "zeroth/nn/ops/loss.h"
+#include "zeroth/nn/ops/score.h"
 #include "zeroth/nn/tensor_ranks.h"
 
 namespace zeroth {
@@ -29,6 +31,9 @@ struct Family {
 };
 
 using Families = Registry<ModelRegistry, Family>;
+
+// The end of the names of transformers' models whose head "score" has an output for each label.
+constexpr char kScoring[] = "ForSequenceClassification";
 
 constexpr NamedElsewhere kElsewhere[] = {
     {"gpt2_124m", "gpt2 gpt2_small gpt2_117m gpt2_base"},
@@ -98,6 +103,7 @@ absl::StatusOr<Value> LanguageModel::Loss(Context& context, const Tensor& tokens
 absl::StatusOr<Value> LanguageModel::CrossEntropy(Context& context, const Tensor& tokens,
                                                   const Tensor& targets) {
   ZEROTH_ASSIGN_OR_RETURN(const Value hidden, Hidden(context, tokens));
+  if (scores()) return ScoreLossOp(context, hidden, head(), targets);
   if (IsDivided(head()) || context.distillation() != nullptr) {
     return DividedCrossEntropyOp(context, hidden, head(), targets, LogitCap());
   }
@@ -106,6 +112,10 @@ absl::StatusOr<Value> LanguageModel::CrossEntropy(Context& context, const Tensor
 
 absl::StatusOr<Tensor> LanguageModel::Logits(Context& context, const Tensor& tokens, int64_t from,
                                              KeyValueCache* cache) {
+  if (scores()) {
+    return absl::UnimplementedError(
+        "logits: this is a reward model, whose head scores texts and predicts no tokens");
+  }
   if (cache != nullptr && !SupportsCache()) {
     return absl::UnimplementedError(
         "logits with a key/value cache: this model does not support one (SupportsCache)");
@@ -208,7 +218,18 @@ absl::StatusOr<std::unique_ptr<LanguageModel>> ModelRegistry::Create(const nlohm
         "model_type ", name.empty() ? "is missing" : "'" + name + "'",
         " in the model's configuration; supported: ", absl::StrJoin(ModelTypes(), ", "));
   }
-  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, family->factory(config, options));
+  nlohmann::json built = config;
+  if (options.scoring_head && !HasScoringHead(config)) {
+    built["architectures"] = {kScoring};
+    built["num_labels"] = 1;
+    built.erase("id2label");
+  }
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, family->factory(built, options));
+  if (model->scores() != HasScoringHead(built)) {
+    return Unimplemented("model_type '", name,
+                         "' has no head that scores texts; expected one of "
+                         "the families of nn/decoder");
+  }
   if (options.lora.enabled()) {
     ZEROTH_RETURN_IF_ERROR(FreezeAllButAdapters(*model, options.lora));
   }
@@ -221,6 +242,13 @@ absl::StatusOr<std::unique_ptr<LanguageModel>> ModelRegistry::Create(const nlohm
                            " without experts has no routers; leave it out");
   }
   return model;
+}
+
+bool HasScoringHead(const nlohmann::json& config) {
+  const auto names = config.find("architectures");
+  if (names == config.end() || !names->is_array() || names->empty()) return false;
+  const nlohmann::json& name = names->front();
+  return name.is_string() && absl::EndsWith(name.get<std::string>(), kScoring);
 }
 
 std::vector<std::string> ModelRegistry::ModelTypes() { return Families::Global().Names(); }

@@ -29,6 +29,9 @@ struct ModelOptions {
   bool fp8 = false;
   // Only for a mixture of experts (MoeMlp).
   RouterOptions router;
+  // The head scores texts (LanguageModel::scores), also if the configuration has one that predicts
+  // tokens.
+  bool scoring_head = false;
 };
 
 // A causal language model, which computes the next-token loss, or logits, of tokens. A family
@@ -54,12 +57,18 @@ class LanguageModel : public Module {
   // with at most this many tokens is stale for them.
   virtual int64_t CacheValidUpTo() const { return 0; }
 
+  // True if the head has one output, which scores the text up to a token, instead of logits: a
+  // reward model, transformers' ...ForSequenceClassification with one label. Loss then needs an
+  // objective, and Logits are Unimplemented.
+  virtual bool scores() const { return false; }
+
   // True if parts of the model add to Context::extra_loss.
   virtual bool HasExtraLoss() const { return false; }
 
   virtual int64_t vocab_size() const = 0;
   virtual int64_t max_seq_len() const = 0;
-  // The output projection (lm_head), [vocab, dim]; the embedding's weight if the two are tied.
+  // The output projection (lm_head), [vocab, dim]; the embedding's weight if the two are tied. With
+  // scores(), [1, dim].
   const Parameter& head_weight() const { return const_cast<LanguageModel*>(this)->head(); }
   // True if sequences may be packed documents (Context::document_starts).
   virtual bool TakesDocuments() const { return false; }
@@ -76,7 +85,7 @@ class LanguageModel : public Module {
  protected:
   // Final hidden states [batch, seq, dim], normalised.
   virtual absl::StatusOr<Value> Hidden(Context& context, const Tensor& tokens) = 0;
-  // The output projection, [vocab, dim].
+  // The output projection, [vocab, dim], or [1, dim].
   virtual Parameter& head() = 0;
   // Above 0: a logit x becomes LogitCap() * tanh(x / LogitCap()), in the loss too.
   virtual float LogitCap() const { return 0; }
@@ -96,6 +105,9 @@ class LanguageModel : public Module {
 // Reduces `model` to the shard of tensor rank `index`, by DivideParameters. Unimplemented for a
 // model with 8-bit matmuls.
 absl::Status DivideModel(LanguageModel& model, const TensorParallelOptions& options, int index);
+
+// True for a config.json of transformers' ...ForSequenceClassification.
+bool HasScoringHead(const nlohmann::json& config);
 
 // A model with published sizes.
 struct ModelPreset {

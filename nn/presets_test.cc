@@ -34,6 +34,40 @@ TEST(PresetsTest, HaveThePublishedNumbersOfParameters) {
   }
 }
 
+// With a head that scores, the names are those of transformers 5.24.
+TEST(PresetsTest, TheHeadMayScoreTexts) {
+  const std::map<std::string, std::string> classifiers = {
+      {"gemma2", "Gemma2ForSequenceClassification"},
+      {"gemma3_text", "Gemma3TextForSequenceClassification"},
+      {"gpt2", "GPT2ForSequenceClassification"},
+      {"llama", "LlamaForSequenceClassification"},
+      {"mistral", "MistralForSequenceClassification"},
+      {"mixtral", "MixtralForSequenceClassification"},
+      {"olmo2", "Olmo2ForSequenceClassification"},
+      {"phi3", "Phi3ForSequenceClassification"},
+      {"qwen2", "Qwen2ForSequenceClassification"},
+      {"qwen3", "Qwen3ForSequenceClassification"},
+      {"qwen3_moe", "Qwen3MoeForSequenceClassification"}};
+  for (const std::string& name : PresetNames()) {
+    SCOPED_TRACE(name);
+    const absl::StatusOr<std::unique_ptr<LanguageModel>> model =
+        ModelRegistry::Create(*PresetConfig(name), {.scoring_head = true});
+    ASSERT_TRUE(model.ok()) << model.status();
+    EXPECT_TRUE((*model)->scores());
+    EXPECT_EQ((*model)->head_weight().name(), "score.weight");
+    EXPECT_EQ((*model)->head_weight().shape().dim(0), 1);
+    nlohmann::json config = (*model)->HfConfig();
+    const auto expected = classifiers.find(config["model_type"].get<std::string>());
+    ASSERT_NE(expected, classifiers.end());
+    EXPECT_EQ(config["architectures"], nlohmann::json({expected->second}));
+    // The configuration alone says it, and how many labels there are.
+    EXPECT_TRUE((*ModelRegistry::Create(config))->scores());
+    config["id2label"]["1"] = "LABEL_1";
+    const absl::Status status = ModelRegistry::Create(config).status();
+    EXPECT_NE(status.ToString().find("id2label"), std::string::npos) << status;
+  }
+}
+
 TEST(PresetsTest, AnUnknownNameListsTheKnownOnes) {
   const absl::Status status = PresetConfig("gpt5").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);

@@ -32,6 +32,11 @@ std::optional<PreferenceOptions> TrainOptions::preference() const {
       options.desirable_weight = static_cast<float>(desirable_weight);
       options.undesirable_weight = static_cast<float>(undesirable_weight);
       break;
+    case Objective::kReward:
+      options.kind = PreferenceKind::kReward;
+      options.beta = 1;
+      options.center = static_cast<float>(center_rewards_coefficient);
+      return options;
   }
   const float usual = objective == Objective::kSimpo ? 2.0f : 0.1f;
   options.beta = preference_beta > 0 ? static_cast<float>(preference_beta) : usual;
@@ -63,8 +68,12 @@ absl::Status CheckObjective(const TrainOptions& o) {
   };
   const bool smooths = o.objective == Objective::kDpo || o.objective == Objective::kSimpo;
   const bool compares = preference.has_value() && UsesReference(preference->kind);
-  if (!preference.has_value() && o.preference_beta != defaults.preference_beta) {
-    return refuse("preference_beta", "only objectives of preferences have it; leave it out");
+  const bool scores = o.objective == Objective::kReward;
+  if ((!preference.has_value() || scores) && o.preference_beta != defaults.preference_beta) {
+    return refuse("preference_beta", "only dpo, ipo, simpo, orpo and kto have it; leave it out");
+  }
+  if (!scores && o.center_rewards_coefficient != defaults.center_rewards_coefficient) {
+    return refuse("center_rewards_coefficient", "only reward has it; leave it out");
   }
   if (!smooths && o.preference_label_smoothing != defaults.preference_label_smoothing) {
     return refuse("preference_label_smoothing", "only dpo and simpo have it; leave it out");

@@ -2,6 +2,7 @@
 
 #include "zeroth/options/trainer_options.h"
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -64,6 +65,10 @@ LoraOptions TrainOptions::lora() const {
   lora.experts = lora_targets != "all_but_experts";
   if (lora_targets != "all" && lora.experts) lora.targets = NamesIn(lora_targets);
   lora.modules_to_save = NamesIn(lora_modules_to_save);
+  // The head of rewards is new, so adapters alone would learn to please a random one.
+  if (objective == Objective::kReward && std::ranges::count(lora.modules_to_save, "score") == 0) {
+    lora.modules_to_save.emplace_back("score");
+  }
   if (base_dtype == BaseDtype::kInt8) lora.base_format = PackedFormat::kInt8;
   if (base_dtype == BaseDtype::kNf4) lora.base_format = PackedFormat::kNf4;
   return lora;

@@ -153,7 +153,8 @@ absl::StatusOr<HfConfig> AdapterConfig(const LanguageModel& model, const ExportO
     adapter.layers.push_back(part.layer());
   }
   const Parameter& head = model.head_weight();
-  adapter.ties_weights = head.requires_grad() && head.name() != "lm_head.weight";
+  adapter.scores = model.scores();
+  adapter.ties_weights = head.requires_grad() && !model.scores() && head.name() != "lm_head.weight";
   return PeftAdapterConfig(adapter);
 }
 

@@ -104,7 +104,7 @@ absl::StatusOr<std::shared_ptr<const InitAdapter>> OpenInitAdapter(const std::st
   auto adapter = std::make_shared<InitAdapter>(InitAdapter{std::move(opened), PeftTensors(model)});
   const WeightsSource& weights = *adapter->files.weights();
   const PeftAdapter& names = adapter->files.adapter();
-  const bool head_is_tied = model.head_weight().name() != "lm_head.weight";
+  const bool head_is_tied = !model.scores() && model.head_weight().name() != "lm_head.weight";
   ZEROTH_RETURN_IF_ERROR(
       CheckSavedEmbedding(names, head_is_tied, absl::StrCat("--init_adapter=", path)));
   std::set<std::string> stored(names.layers.begin(), names.layers.end());
@@ -152,15 +152,17 @@ bool IsKnownExtra(const std::string& name) {
 }
 
 // Checks that the files have every weight of the model and nothing else. Adapters and the rows of
-// new tokens may be missing.
+// new tokens may be missing, and with `makes_head` the head.
 absl::Status CheckWeights(const WeightsSource& weights, const LanguageModel& model,
-                          const GrownRows& grown) {
+                          const GrownRows& grown, bool makes_head) {
   const std::map<std::string, PeftTensor> optional = PeftHalves(model);
   std::vector<std::string> wrong;
   std::set<std::string> used;
   for (const Parameter* parameter : StoredParameters(model)) {
     const std::string stored = weights.StoredName(parameter->name());
-    if (optional.count(parameter->name()) > 0 && weights.Find(stored) == nullptr) continue;
+    const bool may_miss =
+        optional.count(parameter->name()) > 0 || (makes_head && parameter == &model.head_weight());
+    if (may_miss && weights.Find(stored) == nullptr) continue;
     const absl::StatusOr<Shape> shape = weights.ShapeOf(stored);
     if (!shape.ok()) {
       wrong.push_back(
@@ -193,7 +195,7 @@ absl::Status CheckTiedHead(const WeightsSource& weights, const LanguageModel& mo
   constexpr char kHead[] = "lm_head.weight";
   constexpr int64_t kPiece = int64_t{1} << 20;
   const SafetensorsEntry* head = weights.Find(kHead);
-  if (head == nullptr) return absl::OkStatus();
+  if (head == nullptr || model.scores()) return absl::OkStatus();
   std::string embedding;
   for (const Parameter* parameter : model.Parameters()) {
     if (parameter->name() == kHead) return absl::OkStatus();
@@ -227,6 +229,7 @@ absl::StatusOr<ModelSource> ModelSource::Open(const TrainOptions& options) {
   source.model_options_.lora = options.lora();
   source.model_options_.router = options.router();
   source.model_options_.fp8 = options.fp8 == Fp8Recipe::kTensorwise;
+  source.model_options_.scoring_head = options.objective == Objective::kReward;
   const bool has_blocks = options.base_dtype == BaseDtype::kGguf;
   if (has_blocks && !IsGgufPath(options.init_from)) {
     return InvalidArgument("--base_dtype=gguf with --init_from=", options.init_from,
@@ -264,6 +267,12 @@ absl::StatusOr<ModelSource> ModelSource::Open(const TrainOptions& options) {
       source, FromDirectory(absl::StrCat("--init_from=", options.init_from), std::move(directory),
                             source.model_options_, std::move(new_tokens)));
   source.gguf_ = gguf;
+  if (HasScoringHead(source.config_) && options.objective != Objective::kReward) {
+    return InvalidArgument(
+        source.name_,
+        ": is a reward model, whose head scores texts; expected --objective=reward, "
+        "or a model that predicts tokens");
+  }
   if (!options.init_adapter.empty()) {
     ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> model, source.Build());
     ZEROTH_ASSIGN_OR_RETURN(source.adapter_, OpenInitAdapter(options.init_adapter, *model));
@@ -289,7 +298,7 @@ absl::StatusOr<ModelSource> ModelSource::FromDirectory(std::string name, HfDirec
   if (!source.new_tokens_.empty()) {
     ZEROTH_ASSIGN_OR_RETURN(source.grown_, GrownRows::Create(weights, *model));
   }
-  ZEROTH_RETURN_IF_ERROR(CheckWeights(weights, *model, source.grown_));
+  ZEROTH_RETURN_IF_ERROR(CheckWeights(weights, *model, source.grown_, options.scoring_head));
   ZEROTH_RETURN_IF_ERROR(CheckTiedHead(weights, *model));
   return source;
 }

@@ -305,7 +305,8 @@ void RankRun::SayEvaluation(std::vector<std::string>& notes) const {
 }
 
 absl::Status RankRun::ShowSample(int64_t step) {
-  if (options_.sample_tokens == 0 || input_.tokenizer == nullptr) return absl::OkStatus();
+  const bool scores = options_.objective == Objective::kReward;  // and predicts no tokens
+  if (options_.sample_tokens == 0 || input_.tokenizer == nullptr || scores) return absl::OkStatus();
   GenerateOptions generate;
   generate.max_tokens = options_.sample_tokens;
   generate.sampling.temperature = options_.temperature;

@@ -201,6 +201,7 @@ absl::StatusOr<RunInput> OpenInput(const RunSpec& spec) {
   data_options.columns = options.data_columns;
   data_options.pairs = options.preference().has_value();
   data_options.judgements = options.objective == Objective::kKto;
+  data_options.scores = options.objective == Objective::kReward;
   data_options.cache_dir = options.cache_dir;
   data_options.tokenizer_identity = tokenizer_content.identity;
   data_options.vocab_size = static_cast<int32_t>(model->vocab_size());

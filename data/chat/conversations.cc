@@ -221,6 +221,12 @@ absl::StatusOr<Written> Write(const Example& example, const ChatTemplate* chat,
   return written;
 }
 
+// Leaves only the last token as a target.
+void LeaveOnlyTheLastTarget(std::vector<uint8_t>& marks) {
+  for (uint8_t& mark : marks) mark |= kNoTarget;
+  marks.back() &= static_cast<uint8_t>(~kNoTarget);
+}
+
 // Adds the two answers of a pair, the chosen one first.
 absl::Status AddPair(Example example, const ChatTemplate* chat, const Tokenizer& tokenizer,
                      const std::string& where, const ConversationOptions& options, Sink& sink) {
@@ -228,6 +234,12 @@ absl::Status AddPair(Example example, const ChatTemplate* chat, const Tokenizer&
   example.messages = std::move(example.rejected_messages);
   example.completion = std::move(example.rejected_completion);
   ZEROTH_ASSIGN_OR_RETURN(Written rejected, Write(example, chat, tokenizer, false));
+  if (options.scores) {
+    for (Written* answer : {&chosen, &rejected}) {
+      answer->ids.push_back(tokenizer.end_of_text());
+      answer->marks.push_back(kNoTarget);
+    }
+  }
   ++sink.long_ones.examples;
   const auto length = static_cast<size_t>(options.seq_len) + 1;
   const size_t both = chosen.ids.size() + rejected.ids.size();
@@ -242,6 +254,10 @@ absl::Status AddPair(Example example, const ChatTemplate* chat, const Tokenizer&
                          HasTarget(rejected.marks);
     sink.long_ones.Add(both, where, is_kept);
     if (!is_kept) return absl::OkStatus();
+  }
+  if (options.scores) {
+    LeaveOnlyTheLastTarget(chosen.marks);
+    LeaveOnlyTheLastTarget(rejected.marks);
   }
   if (example.is_desirable) chosen.marks[0] |= kIsDesirable;
   rejected.marks[0] |= kBeginsRejected;

@@ -31,6 +31,9 @@ struct ConversationOptions {
   // "label", or a pair, whose chosen answer counts as desirable and whose rejected answer counts as
   // undesirable.
   bool judgements = false;
+  // With pairs: an answer is scored where it ends. A token that no model reads follows it, and is
+  // its only target.
+  bool scores = false;
 };
 
 // Packs the examples of files of records into rows of seq_len + 1 tokens. Conversations are written

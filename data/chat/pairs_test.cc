@@ -35,11 +35,13 @@ class PairsTest : public testing::Test {
   absl::StatusOr<std::shared_ptr<const TokenSource>> Encode(const std::string& lines,
                                                             int64_t seq_len,
                                                             OnLong on_long = OnLong::kTruncate,
-                                                            bool judgements = false) {
+                                                            bool judgements = false,
+                                                            bool scores = false) {
     ConversationOptions options = {seq_len};
     options.on_long = on_long;
     options.pairs = true;
     options.judgements = judgements;
+    options.scores = scores;
     return EncodeConversations({{dir_.Write("c.jsonl", lines), DataFileKind::kJsonLines}}, &chat_,
                                *tokenizer_, options);
   }
@@ -109,6 +111,29 @@ TEST_F(PairsTest, TextHasAPromptOrACommonBeginning) {
     const auto rows = Encode(line, 31);
     ASSERT_TRUE(rows.ok()) << rows.status();
     EXPECT_EQ(Spelled(*rows, 1), std::vector<std::string>{answers});
+    EXPECT_EQ(counted_, 1);
+  }
+}
+
+// A score is that of the token before the target: the last of the answer, or the last that fits.
+TEST_F(PairsTest, ScoredAnswersHaveOneTargetBehindTheirEnd) {
+  for (const int64_t seq_len : {31, 6}) {
+    SCOPED_TRACE(seq_len);
+    const auto rows = Encode(R"({"prompt": "The sky is", "chosen": " blue", "rejected": " red"})",
+                             seq_len, OnLong::kTruncate, /*judgements=*/false, /*scores=*/true);
+    ASSERT_TRUE(rows.ok()) << rows.status();
+    std::vector<int32_t> ids(static_cast<size_t>(seq_len) + 1);
+    std::vector<uint8_t> marks(ids.size());
+    ASSERT_TRUE((*rows)->Read(0, absl::MakeSpan(ids)).ok());
+    ASSERT_TRUE((*rows)->ReadMarks(0, absl::MakeSpan(marks)).ok());
+    std::vector<std::string> scored;
+    for (size_t i = 1; i < ids.size(); ++i) {
+      if ((marks[i] & kNoTarget) == 0) scored.push_back(*tokenizer_->Decode({ids[i - 1]}));
+    }
+    const std::string end = "<|endoftext|>";
+    EXPECT_EQ(scored, seq_len == 31 ? std::vector<std::string>({end, end})
+                                    : std::vector<std::string>({" sky", " is"}));
+    EXPECT_EQ(Spelled(*rows, 1).size(), 1u);
     EXPECT_EQ(counted_, 1);
   }
 }

@@ -48,7 +48,7 @@ ZEROTH_ON_EVERY_DEVICE inline PairLoss LossOfPair(const PreferenceOptions& optio
                                                   const AnswerSums& rejected) {
   // Scales a sum of log-probabilities: 1 keeps the sum, 1 / count makes the mean.
   const auto scale = [&options](const AnswerSums& answer) {
-    if (options.kind == PreferenceKind::kDpo) return 1.0;
+    if (options.kind == PreferenceKind::kDpo || options.kind == PreferenceKind::kReward) return 1.0;
     return answer.targets > 0 ? 1 / static_cast<double>(answer.targets) : 0.0;
   };
   const double of_chosen = scale(chosen);
@@ -88,6 +88,10 @@ ZEROTH_ON_EVERY_DEVICE inline PairLoss LossOfPair(const PreferenceOptions& optio
     pair.loss = (1 - smoothing) * SoftPlus(-z) + smoothing * SoftPlus(z);
     by_c = beta * (smoothing * Sigmoid(z) - (1 - smoothing) * Sigmoid(-z));
     by_r = -by_c;
+    const auto center = static_cast<double>(options.center);
+    pair.loss += center * (c + r) * (c + r);
+    by_c += 2 * center * (c + r);
+    by_r += 2 * center * (c + r);
   }
   pair.by_chosen = -by_c * of_chosen;
   pair.by_rejected = -by_r * of_rejected;

@@ -31,6 +31,12 @@ absl::Status PreferenceLoss(Kernels& kernels, const PreferenceLossArgs& args) {
              absl::StrCat("is ", options.label_smoothing, ", expected at least 0 and below 0.5"));
   op.Require(options.gamma >= 0 && std::isfinite(options.gamma), "gamma",
              absl::StrCat("is ", options.gamma, ", expected a finite number of at least 0"));
+  op.Require(options.center >= 0 && std::isfinite(options.center), "center",
+             absl::StrCat("is ", options.center, ", expected a finite number of at least 0"));
+  op.Require(options.kind == PreferenceKind::kReward || options.center == 0, "center",
+             "is given, and only rewards have it");
+  op.Require(options.kind != PreferenceKind::kReward || options.beta == 1, "beta",
+             absl::StrCat("is ", options.beta, ", expected 1 for rewards"));
   for (const float weight : {options.desirable_weight, options.undesirable_weight}) {
     op.Require(weight >= 0 && std::isfinite(weight), "a judgement's weight",
                absl::StrCat("is ", weight, ", expected a finite number of at least 0"));

@@ -38,6 +38,10 @@ enum class PreferenceKind : uint8_t {
   // prompts), a constant to the gradient. A reward is that of kDpo. The first answer of a pair is
   // the judged one, the second the mismatched one.
   kKto,
+  // S(f(c) - f(r)) + center (f(c) + f(r))^2, f the score that a model with one output gives to an
+  // answer: Bradley and Terry, 1952. The losses are -f, and one row of each answer counts. A reward
+  // is f. `beta` must be 1.
+  kReward,
 };
 
 // True if the loss compares the model with a reference.
@@ -53,6 +57,7 @@ struct PreferenceOptions {
   float gamma = 0.0f;             // kSimpo: the margin; at least 0
   float desirable_weight = 1.0f;  // kKto, as the next; finite and at least 0
   float undesirable_weight = 1.0f;
+  float center = 0.0f;  // kReward: draws the scores' mean to 0; finite and at least 0
 };
 
 // Means over the pairs of a batch, or with kKto over its judged answers.
@@ -94,7 +99,7 @@ struct PreferenceLossArgs {
   Tensor divisor;      // fp32 [1], above 0: divides sums over pairs
   Tensor statistics;   // fp32 [PreferenceStatistics::kCount], overwritten
   Tensor row_weights;  // fp32 [rows], overwritten with the derivatives of the mean loss by each
-                       // row of `losses`; 0 for rows of no pair
+                       // row of `losses`; 0 for rows that do not count
 };
 
 namespace kernels {

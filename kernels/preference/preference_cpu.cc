@@ -33,10 +33,11 @@ absl::Status PreferenceLoss(const PreferenceLossCall& call, CpuKernels&) {
     if (begin == end) continue;
     const PairNumbers pair =
         NumbersOf(call, i, SumsOf(call, begin, middle), SumsOf(call, middle, end), kl);
-    std::fill(call.row_weights + begin, call.row_weights + middle,
-              static_cast<float>(pair.by_first / divisor));
-    std::fill(call.row_weights + middle, call.row_weights + end,
-              static_cast<float>(pair.by_second / divisor));
+    for (int64_t row = begin; row < end; ++row) {
+      if (call.targets[row] == kIgnoredTarget) continue;
+      call.row_weights[row] =
+          static_cast<float>((row < middle ? pair.by_first : pair.by_second) / divisor);
+    }
     for (int64_t k = 0; k < PreferenceStatistics::kCount; ++k) sums[k] += pair.sums[k];
   }
   for (int64_t i = 0; i < PreferenceStatistics::kCount; ++i) {

@@ -70,6 +70,7 @@ __global__ void __launch_bounds__(kPairThreads)
   }
   __syncthreads();
   for (int64_t row = begin + threadIdx.x; row < end; row += kPairThreads) {
+    if (call.targets[row] == kIgnoredTarget) continue;
     call.row_weights[row] = weights[row < middle ? 0 : 1];
   }
 }

@@ -31,7 +31,8 @@ namespace {
 constexpr int32_t kIgnored = -100;
 // Of pairs.
 constexpr PreferenceKind kKinds[] = {PreferenceKind::kDpo, PreferenceKind::kIpo,
-                                     PreferenceKind::kSimpo, PreferenceKind::kOrpo};
+                                     PreferenceKind::kSimpo, PreferenceKind::kOrpo,
+                                     PreferenceKind::kReward};
 
 struct Pairs {
   std::vector<int32_t> targets;
@@ -95,6 +96,12 @@ Expected Reference(const PreferenceOptions& options, const Pairs& pairs,
         loss = -mean[0] + beta * NegLogSigmoid(std::log(odds(mean[0]) / odds(mean[1])));
         break;
       }
+      case PreferenceKind::kReward: {
+        const double sum = log_p[0] + log_p[1];
+        loss = NegLogSigmoid(log_p[0] - log_p[1]) + static_cast<double>(options.center) * sum * sum;
+        for (size_t k = 0; k < 2; ++k) reward[k] = log_p[k];
+        break;
+      }
       case PreferenceKind::kKto:
         ADD_FAILURE() << "not a loss of pairs";
     }
@@ -111,8 +118,12 @@ Expected Reference(const PreferenceOptions& options, const Pairs& pairs,
 TEST_P(PreferenceSuite, LossesAndDerivativesAreThoseOfThePapers) {
   for (int trial = 0; trial < 60; ++trial) {
     PreferenceOptions options;
-    options.kind = kKinds[trial % 4];
+    options.kind = kKinds[trial % 5];
     options.beta = 0.05f * static_cast<float>(RandomSize(1, 60));
+    if (options.kind == PreferenceKind::kReward) {
+      options.beta = 1;
+      options.center = trial % 2 == 0 ? 0.3f : 0.0f;
+    }
     const bool is_sigmoid =
         options.kind == PreferenceKind::kDpo || options.kind == PreferenceKind::kSimpo;
     if (is_sigmoid && trial % 3 == 0) options.label_smoothing = 0.2f;
@@ -172,11 +183,7 @@ TEST_P(PreferenceSuite, LossesAndDerivativesAreThoseOfThePapers) {
     ExpectClose({statistics[1]}, {expected.chosen / divisor}, 1e-6, 1e-6, "chosen");
     ExpectClose({statistics[2]}, {expected.rejected / divisor}, 1e-6, 1e-6, "rejected");
     ExpectClose({statistics[3]}, {expected.accuracy / divisor}, 1e-6, 0, "accuracy");
-    // Rows that do not count have any derivative: their losses have no gradient.
-    std::vector<double> weights = ToDouble(Download(args.row_weights));
-    for (size_t i = 0; i < weights.size(); ++i) {
-      if (pairs.targets[i] == kIgnored) weights[i] = 0;
-    }
+    const std::vector<double> weights = ToDouble(Download(args.row_weights));
     ExpectGradient(
         [&](const std::vector<double>& x) { return Reference(options, pairs, x).loss / divisor; },
         at, weights);
@@ -257,7 +264,6 @@ TEST_P(PreferenceSuite, JudgementsAreThoseOfKto) {
       weights[rows[i]] = weight * side * beta * sigmoid * (1 - sigmoid) / 1.5;
     }
     weights[1] = weights[0];
-    weights[6] = weights[5];  // an ignored target, whose loss has no gradient
     const std::vector<double> expected(sums, sums + PreferenceStatistics::kCount);
     ExpectClose(Download(args.statistics), expected, 1e-6, 1e-6, "statistics");
     ExpectClose(Download(args.row_weights), weights, 1e-6, 1e-6, "row_weights");
@@ -286,6 +292,13 @@ TEST_P(PreferenceSuite, RefusesWhatDoesNotFit) {
   args = good;
   args.options.undesirable_weight = -1;
   ExpectInvalid(kernels::PreferenceLoss(kernels(), args), {"PreferenceLoss", "weight"});
+  args = good;
+  args.options.center = 0.1f;
+  ExpectInvalid(kernels::PreferenceLoss(kernels(), args), {"PreferenceLoss", "center"});
+  args = good;
+  args.reference = Tensor();
+  args.options.kind = PreferenceKind::kReward;
+  ExpectInvalid(kernels::PreferenceLoss(kernels(), args), {"PreferenceLoss", "beta"});
   args = good;
   args.options.beta = 0;
   ExpectInvalid(kernels::PreferenceLoss(kernels(), args), {"PreferenceLoss", "beta"});

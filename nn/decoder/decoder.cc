@@ -204,7 +204,9 @@ Decoder::Decoder(DecoderConfig config, nlohmann::json hf_config, const ModelOpti
   const Initializer normal = Initializer::Normal(static_cast<float>(config_.init_std));
   embedding_ = AddChild(std::make_unique<Embedding>(
       names.embedding, config_.vocab_size, config_.dim, static_cast<float>(config_.init_std)));
-  if (config_.tied_head) {
+  if (config_.scores) {
+    head_ = AddParameter("score.weight", Shape({1, config_.dim}), normal);
+  } else if (config_.tied_head) {
     head_ = embedding_->weight();
     ShareParameter(head_);
   } else {
@@ -271,6 +273,7 @@ absl::StatusOr<std::vector<DivisionRule>> Decoder::DivisionRules() const {
   const int64_t kv = kv_heads * config_.head_dim;
   std::vector<DivisionRule> rules = {{names.embedding, Division::kVocabulary},
                                      {names.head, Division::kVocabulary},
+                                     {"score", Division::kReplicated},
                                      {attention + names.attention_out, Division::kDepth, {}, heads},
                                      {mlp + names.mlp_out, Division::kDepth},
                                      {names.attention_norm, Division::kReplicated},
@@ -318,7 +321,7 @@ int64_t Decoder::WindowedAttentionWidth() const {
 int64_t Decoder::MatmulWeights() const {
   const int64_t q = config_.heads * config_.head_dim;
   const int64_t kv = config_.kv_heads * config_.head_dim;
-  int64_t width = config_.layers * (2 * q + 2 * kv) + config_.vocab_size;
+  int64_t width = config_.layers * (2 * q + 2 * kv) + (config_.scores ? 1 : config_.vocab_size);
   for (int64_t layer = 0; layer < config_.layers; ++layer) {
     const int64_t dense = (config_.gated ? 3 : 2) * config_.mlp_hidden;
     const int64_t gate = config_.names.shared_expert_gate.empty() ? 0 : 1;

@@ -131,6 +131,7 @@ struct DecoderConfig {
   bool mlp_out_bias = false;
   WeightLayout layout = WeightLayout::kOutIn;
   bool tied_head = false;  // the head is the embedding
+  bool scores = false;     // the head is "score", see LanguageModel::scores
 
   double init_std = 0.02;  // of embeddings and linear layers
   // Projections onto the residual stream start smaller, so that its variance does not grow with
@@ -171,6 +172,7 @@ class Decoder : public LanguageModel {
     return changes ? static_cast<int64_t>(config_.rope.original_context) : 0;
   }
   bool TakesDocuments() const override { return config_.rotary; }
+  bool scores() const override { return config_.scores; }
   nlohmann::json HfConfig() const override { return hf_config_; }
   bool SupportsCache() const override { return true; }
   bool HasExtraLoss() const override {

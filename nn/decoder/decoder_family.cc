@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/nn/config_reader.h"
@@ -117,6 +119,14 @@ absl::StatusOr<DecoderConfig> ReadConfig(const DecoderFamily& family, const nloh
     if (!checks || !reader.Has(key.name)) continue;
     reader.Require(json.at(key.name) == key.value, key.name, key.value.dump());
   }
+  if (HasScoringHead(json)) {
+    config.scores = true;
+    const auto labels = json.find("id2label");
+    const bool lists = labels != json.end() && labels->is_object();
+    const char* const key = lists ? "id2label" : "num_labels";
+    const bool is_one = lists ? labels->size() == 1 : json.contains(key) && json.at(key) == 1;
+    reader.Require(is_one, key, "one label: a classifier of several is not supported");
+  }
   ReadLayerTypes(json, reader, config);
   ZEROTH_RETURN_IF_ERROR(reader.status());
   if (config.mixes_windows && !config.one_rope) {
@@ -171,6 +181,16 @@ nlohmann::json WriteConfig(const DecoderFamily& family, const DecoderConfig& con
   for (const FixedKey& key : family.fixed) {
     const bool writes = key.use == FixedKey::Use::kBoth || key.use == FixedKey::Use::kWrite;
     if (writes) json[key.name] = key.value;
+  }
+  if (config.scores) {
+    const auto name = json.at("architectures").at(0).get<std::string>();
+    absl::string_view prefix = absl::StripSuffix(name, "ForCausalLM");
+    prefix = absl::StripSuffix(prefix, "LMHeadModel");
+    json["architectures"] = {family.classifier.empty()
+                                 ? absl::StrCat(prefix, "ForSequenceClassification")
+                                 : family.classifier};
+    json["id2label"] = {{"0", "LABEL_0"}};
+    json["label2id"] = {{"LABEL_0", 0}};
   }
   if (config.rotary) CopyRope(came, config.rope, json);
   for (int64_t layer = 0; config.mixes_windows && layer < config.layers; ++layer) {

@@ -69,6 +69,9 @@ struct DecoderFamily {
   std::vector<ConfigKey> keys;
   std::vector<FixedKey> fixed;
   std::vector<DecoderPreset> presets;
+  // transformers' name of the model whose head scores texts; empty: the name of "architectures"
+  // with another end.
+  std::string classifier = {};
 };
 
 // Shared by Llama and most later families: the names of modules, RMS norms, a gated MLP with SiLU,

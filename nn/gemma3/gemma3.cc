@@ -15,6 +15,7 @@ namespace {
 
 DecoderFamily Gemma3() {
   DecoderFamily family = LlamaLikeFamily("gemma3_text", "Gemma3ForCausalLM");
+  family.classifier = "Gemma3TextForSequenceClassification";
   DecoderConfig& base = family.base;
   base.names.attention_out_norm = "post_attention_layernorm";
   base.names.mlp_norm = "pre_feedforward_layernorm";

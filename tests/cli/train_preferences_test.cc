@@ -36,10 +36,12 @@ const std::vector<Flags> kObjectives = {{"--objective=dpo"},
                                         {"--objective=dpo", "--lora_rank=2"},
                                         {"--objective=orpo"},
                                         {"--objective=kto", kJudgements},
-                                        {"--objective=kto", kJudgements, "--lora_rank=2"}};
+                                        {"--objective=kto", kJudgements, "--lora_rank=2"},
+                                        {"--objective=reward"},
+                                        {"--objective=reward", "--lora_rank=2"}};
 
 TEST(TrainPreferencesTest, ResumesAtOtherRanksWithTheSameBits) {
-  for (const Flags& objective : {kObjectives[0], kObjectives[1]}) {
+  for (const Flags& objective : {kObjectives[0], kObjectives[1], kObjectives[5], kObjectives[6]}) {
     SCOPED_TRACE(testing::PrintToString(objective));
     const std::string name = absl::StrCat("of_", objective.size(), objective[0].substr(12));
     const fs::path whole = Scratch() / (name + "_whole");
@@ -212,6 +214,59 @@ TEST(TrainPreferencesTest, JudgementsHaveTheSameBitsAtOtherRanks) {
   }
 }
 
+// What a run writes is read by transformers' AutoModelForSequenceClassification, and trained
+// further.
+TEST(TrainPreferencesTest, RewardModelsHaveAHeadThatScores) {
+  const Flags reward = {"--objective=reward", "--lr=1e-2"};
+  const fs::path out = Scratch() / "reward";
+  const Outcome run = RunTrainer(OfPairs(out, With(reward, {"--sample_tokens=8"})));
+  ASSERT_EQ(run.exit_code, 0) << run.output;
+  const nlohmann::json config = nlohmann::json::parse(Read(out / "final/config.json"));
+  EXPECT_EQ(config["architectures"], nlohmann::json({"LlamaForSequenceClassification"}));
+  EXPECT_EQ(config["id2label"], nlohmann::json({{"0", "LABEL_0"}}));
+  const auto written = zeroth::HfDirectory::Open((out / "final").string());
+  ASSERT_TRUE(written.ok()) << written.status();
+  EXPECT_EQ(written->weights().Find("lm_head.weight"), nullptr);
+  ASSERT_NE(written->weights().Find("score.weight"), nullptr);
+  EXPECT_EQ(written->weights().Find("score.weight")->shape, zeroth::Shape({1, 60}));
+
+  const fs::path again = Scratch() / "again";
+  const Outcome evaluated = RunTrainer(
+      OfPairs(again, With(reward, {"--init_from=" + (out / "final").string(), "--steps=0"})));
+  ASSERT_EQ(evaluated.exit_code, 0) << evaluated.output;
+  const auto last = [](const fs::path& directory, const char* key) {
+    nlohmann::json value;
+    for (const nlohmann::json& line : Metrics(directory)) {
+      if (line.contains(key)) value = line[key];
+    }
+    return value;
+  };
+  ASSERT_FALSE(last(out, "eval_loss").is_null());
+  for (const char* key : {"eval_loss", "eval_reward_margin", "eval_reward_accuracy"}) {
+    EXPECT_EQ(last(again, key), last(out, key)) << key;
+  }
+
+  const fs::path adapter = Scratch() / "adapter";
+  const Outcome of_adapter =
+      RunTrainer(OfPairs(adapter, With(reward, {"--lora_rank=2", "--lora_export=adapter"})));
+  ASSERT_EQ(of_adapter.exit_code, 0) << of_adapter.output;
+  const nlohmann::json peft =
+      nlohmann::json::parse(Read(adapter / "final_adapter/adapter_config.json"));
+  EXPECT_EQ(peft["task_type"], "SEQ_CLS");
+  EXPECT_EQ(peft["modules_to_save"], nlohmann::json({"score"}));
+  const fs::path further = Scratch() / "further";
+  const Outcome loaded = RunTrainer(OfPairs(
+      further,
+      With(reward, {"--init_adapter=" + (adapter / "final_adapter").string(), "--steps=0"})));
+  ASSERT_EQ(loaded.exit_code, 0) << loaded.output;
+  EXPECT_EQ(last(further, "eval_loss"), last(adapter, "eval_loss"));
+
+  const Outcome as_text = RunTrainer(
+      OfPairs(Scratch() / "text", {"--objective=dpo", "--init_from=" + (out / "final").string()}));
+  EXPECT_NE(as_text.exit_code, 0);
+  EXPECT_TRUE(absl::StrContains(as_text.errors, "expected --objective=reward")) << as_text.output;
+}
+
 TEST(TrainPreferencesTest, PlansMemoryOfItsSteps) {
   for (const Flags& objective : kObjectives) {
     const Outcome plan = RunTrainer(
@@ -246,6 +301,10 @@ TEST(TrainPreferencesTest, RefusesWhatDoesNotFit) {
       {{"--objective=kto", "--data=" + text.string()}, "learns from judged answers"},
       {{"--objective=orpo", "--preference_label_smoothing=0.1"}, "only dpo and simpo"},
       {{"--objective=dpo", "--simpo_gamma=2"}, "only simpo"},
+      {{"--objective=dpo", "--center_rewards_coefficient=0.1"}, "only reward"},
+      {{"--objective=reward", "--preference_beta=0.3"}, "only dpo, ipo, simpo, orpo and kto"},
+      {{"--objective=reward", "--reference=cached"}, "only dpo, ipo and kto"},
+      {{"--objective=reward", "--init_from=", "--model=gpt2_nano"}, "rotary positions"},
       {{"--preference_beta=0.3"}, "leave it out"},
       {{"--objective=dpo", "--preference_label_smoothing=0.5"}, "below 0.5"},
       {{}, "--objective=dpo"},  // what the data are for

@@ -68,6 +68,7 @@ class PreferenceTest : public ::testing::TestWithParam<const char*> {
   bool HasAdapters() const { return absl::EndsWith(GetParam(), "_lora"); }
   std::string Folder() const { return absl::StrCat(kFolder, "/", GetParam()); }
   bool Judges() const { return absl::StartsWith(GetParam(), "kto"); }
+  bool Scores() const { return absl::StartsWith(GetParam(), "reward"); }
   PreferenceOptions Objective(const nlohmann::json& expected) const {
     PreferenceOptions options;
     const std::string name = GetParam();
@@ -75,11 +76,13 @@ class PreferenceTest : public ::testing::TestWithParam<const char*> {
                    : absl::StartsWith(name, "ipo") ? PreferenceKind::kIpo
                    : name == "simpo"               ? PreferenceKind::kSimpo
                    : Judges()                      ? PreferenceKind::kKto
+                   : Scores()                      ? PreferenceKind::kReward
                                                    : PreferenceKind::kOrpo;
     options.beta = expected["beta"].get<float>();
     options.gamma = expected["gamma"].get<float>();
     options.desirable_weight = expected.value("desirable_weight", 1.0f);
     options.undesirable_weight = expected.value("undesirable_weight", 1.0f);
+    options.center = expected.value("center", 0.0f);
     return options;
   }
 
@@ -89,6 +92,7 @@ class PreferenceTest : public ::testing::TestWithParam<const char*> {
     TrainOptions options;
     options.init_from = "tests/testdata/llama_tiny";
     if (HasAdapters()) options.init_adapter = Folder();
+    if (Scores()) options.objective = Objective::kReward;
     ZEROTH_ASSIGN_OR_RETURN(options, WithInitAdapter(options));
     ZEROTH_ASSIGN_OR_RETURN(const ModelSource source, ModelSource::Open(options));
     const ByteTokenizer tokenizer;
@@ -98,9 +102,14 @@ class PreferenceTest : public ::testing::TestWithParam<const char*> {
     data_options.seq_len = kLength;
     data_options.pairs = true;
     data_options.judgements = Judges();
+    data_options.scores = Scores();
     const char* const file = Judges() ? "/judgements.jsonl" : "/pairs.jsonl";
     ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<const Mixture> data,
                             OpenMixture(absl::StrCat(kFolder, file), data_options));
+    NamedValues head;  // of a run whose adapter does not hold it
+    if (Scores() && !HasAdapters()) {
+      ZEROTH_ASSIGN_OR_RETURN(head, PeftFile(absl::StrCat(Folder(), "/score.safetensors")));
+    }
     Record record;
     Collector weights;
     const auto body = [&](Communicator& world) -> absl::Status {
@@ -117,8 +126,14 @@ class PreferenceTest : public ::testing::TestWithParam<const char*> {
       trainer_options.preference = Objective(expected);
       ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> trainer,
                               Trainer::Create(world, *device, std::move(model), trainer_options));
-      const ParameterReader reader = source.Reader(/*seed=*/0);
-      ZEROTH_RETURN_IF_ERROR(trainer->sharding().Load(reader));
+      const ParameterReader stored = source.Reader(/*seed=*/0);
+      ZEROTH_RETURN_IF_ERROR(trainer->sharding().Load(
+          [&](const Parameter& parameter, int64_t begin, absl::Span<float> out) -> absl::Status {
+            const auto values = head.find(parameter.name());
+            if (values == head.end()) return stored(parameter, begin, out);
+            std::copy_n(values->second.begin() + begin, out.size(), out.begin());
+            return absl::OkStatus();
+          }));
       const int data_ranks = world.size() / layout.tensor.size;
       LoaderOptions rows;
       rows.world_size = data_ranks;
@@ -176,6 +191,13 @@ class PreferenceTest : public ::testing::TestWithParam<const char*> {
       EXPECT_NEAR(record.losses[step], value("loss", step), 2e-5 * value("loss", step));
       EXPECT_EQ(record.losses[step], statistics.loss);
       EXPECT_NEAR(record.norms[step], value("grad_norm", step), 1e-4 * value("grad_norm", step));
+      if (Scores()) {
+        const float mean = (statistics.reward_chosen + statistics.reward_rejected) / 2;
+        EXPECT_NEAR(mean, value("mean_reward", step), 2e-5);
+        EXPECT_NEAR(statistics.margin(), value("margin", step), 2e-5);
+        EXPECT_EQ(statistics.accuracy, value("accuracy", step));
+        continue;
+      }
       // Differences of log-probabilities of about 60.
       EXPECT_NEAR(statistics.reward_chosen, value("rewards/chosen", step), 1e-4);
       EXPECT_NEAR(statistics.reward_rejected, value("rewards/rejected", step), 1e-4);
@@ -231,7 +253,7 @@ TEST_P(PreferenceTest, BitsDoNotDependOnTheLayout) {
 
 INSTANTIATE_TEST_SUITE_P(Objectives, PreferenceTest,
                          ::testing::Values("dpo", "dpo_lora", "ipo_lora", "simpo", "orpo", "kto",
-                                           "kto_lora"));
+                                           "kto_lora", "reward", "reward_lora"));
 
 }  // namespace
 }  // namespace zeroth::testing

@@ -2,7 +2,8 @@
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 """Trains a tiny model in cells of objective, adapter, base, strategy and more, and compares bits.
 
-    bazel build //train && tests/matrix/matrix.py --train=bazel-bin/train/train
+    bazel build //train //tools/evaluate //tools/convert
+    tests/matrix/matrix.py --train=bazel-bin/train/train
 
 A cell takes one value of each axis. Cells are drawn so that every two values that are allowed
 together meet in one. Each trains three steps, and has to give the losses, gradient norms and
@@ -19,6 +20,7 @@ import itertools
 import json
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import threading
@@ -31,11 +33,13 @@ import pairs  # noqa: E402
 RESULTS = {
     "objective": {
         "next_token": "",
+        "distill": "--objective=distill --teacher_topk={directory}/teacher",
         "dpo": "--objective=dpo",
         "ipo": "--objective=ipo --reference=cached",
         "simpo": "--objective=simpo",
         "orpo": "--objective=orpo",
         "kto": "--objective=kto",
+        "reward": "--objective=reward",
     },
     "adapter": {
         "none": "",
@@ -48,6 +52,7 @@ RESULTS = {
         "bf16": "--param_dtype=bf16 --reduce_dtype=bf16",
         "int8": "--base_dtype=int8",
         "nf4": "--base_dtype=nf4",
+        "gguf": "--base_dtype=gguf --init_from={directory}/base.gguf --tokenizer=byte",
     },
     "optimizer": {
         "adamw": "",
@@ -84,10 +89,12 @@ PLACES = {
 }
 AXES = {**RESULTS, **PLACES}
 MEANINGS = {
-    "objective": "next_token on prompts and completions; the others on preference pairs, ipo with "
-                 "`--reference=cached`, dpo and kto with the reference that auto chooses",
+    "objective": "next_token and distill on prompts and completions, distill with a teacher of "
+                 "other weights; the others on preference pairs, ipo with `--reference=cached`, "
+                 "dpo and kto with the reference that auto chooses",
     "adapter": "of rank 4; dropout of 0.2",
-    "base": "`--param_dtype` and `--reduce_dtype`, or `--base_dtype` under fp32",
+    "base": "`--param_dtype` and `--reduce_dtype`, or `--base_dtype` under fp32; gguf: a file in "
+            "Q8_0",
     "optimizer": "bf16 and 8-bit: the type of the moments",
     "attention within": "`--attend_within`; auto: examples that share a sequence are documents "
                         "apart",
@@ -97,13 +104,14 @@ MEANINGS = {
     "resume": "onto: the cell goes on from the reference's checkpoint after two steps; from: the "
               "reference goes on from the cell's",
 }
-PAIRS = ("dpo", "ipo", "simpo", "orpo", "kto")
+PAIRS = ("dpo", "ipo", "simpo", "orpo", "kto", "reward")
+PACKED = ("int8", "nf4", "gguf")
 ADAPTERS = ("lora", "rslora with dropout", "dora")
 # What is refused, by the values that meet, a part of the message, and why it is. At most ten.
 REFUSALS = [
-    ({"base": ("int8", "nf4"), "adapter": ("none",)}, "weights in few bits are not trained",
+    ({"base": PACKED, "adapter": ("none",)}, "weights in few bits are not trained",
      "weights in few bits are not trained, only adapters beside them"),
-    ({"base": ("int8", "nf4"), "adapter": ("dora",)}, "DoRA's norms are those of weights in full",
+    ({"base": PACKED, "adapter": ("dora",)}, "DoRA's norms are those of weights in full",
      "DoRA's norms are those of weights in full"),
     ({"optimizer": ("muon",), "offload": ("all",)}, "Muon works on state in memory",
      "Muon works on state in memory"),
@@ -115,6 +123,8 @@ REFUSALS = [
      "8-bit moments share scales in blocks, which rows would divide"),
     ({"objective": PAIRS, "attention within": ("sequence",)}, "must not attend to each other",
      "the answers of a pair lie in one sequence, and must not attend to each other"),
+    ({"objective": ("distill",), "attention within": ("sequence",)},
+     "was written for other tokens or documents", "the teacher read examples as documents apart"),
     ({"tensor": ("2",), "ranks": ("1",)}, "does not divide the 1 ranks", "one rank is not two"),
 ]
 
@@ -167,7 +177,20 @@ def draw(strength):
         for met in itertools.combinations(cell.items(), strength):
             missing.pop(met, None)
         cells.append(cell)
-    return cells
+    return most_first(cells, strength)
+
+
+def most_first(cells, strength):
+    """The cells, each the one in which most values meet that did not meet in those before."""
+    rest = [(cell, set(itertools.combinations(cell.items(), strength))) for cell in cells]
+    ordered = []
+    while rest:
+        best = max(rest, key=lambda each: len(each[1]))
+        rest.remove(best)
+        ordered.append(best[0])
+        for _, meeting in rest:
+            meeting -= best[1]
+    return ordered
 
 
 def refused_cells():
@@ -217,10 +240,23 @@ class Runs:
                        "num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 64,
                        "max_position_embeddings": 64, "rms_norm_eps": 1e-5,
                        "rope_theta": 10000.0, "tie_word_embeddings": False}, config)
-        done = self._run([f"--data={self._path('sums.jsonl')}", "--steps=0", "--world_size=1",
-                          f"--model={self._path('config.json')}"], self._path("base"))
-        if done.get("code") != 0:
-            sys.exit(f"the model was not written: {done}")
+        for name, seed in (("base", 42), ("other", 43)):
+            done = self._run([f"--data={self._path('sums.jsonl')}", "--steps=0", "--world_size=1",
+                              f"--model={self._path('config.json')}", f"--seed={seed}"],
+                             self._path(name))
+            if done.get("code") != 0:
+                sys.exit(f"the model was not written: {done}")
+        self._tool("evaluate", f"--model={self._path('other', 'final')}", "--seq_len=64",
+                   f"--data={self._path('sums.jsonl')}", "--cache_dir=none", "--topk=16",
+                   f"--write_topk={self._path('teacher')}")
+        self._tool("convert", f"--in={self._path('base', 'final')}", "--dtype=q8_0",
+                   "--vocabulary=none", f"--out={self._path('base.gguf')}")
+
+    def _tool(self, name, *flags):
+        """Runs another program of the build that has the trainer."""
+        root = os.path.dirname(os.path.dirname(os.path.abspath(self.train)))
+        subprocess.run([os.path.join(root, "tools", name, name), *flags], check=True,
+                       stdout=subprocess.DEVNULL)
 
     def _run(self, flags, out):
         command = [self.train, *flags, "--sample_tokens=0", "--threads_per_rank=1",
@@ -231,12 +267,12 @@ class Runs:
 
     def _train(self, cell, flags=()):
         """The result of a run, and its directory."""
-        name = "sums" if cell["objective"] == "next_token" else "pairs"
+        name = "pairs" if cell["objective"] in PAIRS else "sums"
         all_flags = [f"--data={self._path(name + '.jsonl')}",
                      f"--init_from={self._path('base', 'final')}", "--seq_len=64", "--steps=3",
                      "--batch_size=1", "--deterministic_batch=4", "--lr=0.01", "--warmup_steps=0"]
         for axis, value in cell.items():
-            all_flags += AXES[axis][value].split()
+            all_flags += AXES[axis][value].format(directory=self.directory).split()
         data_ranks = int(cell["ranks"]) // int(cell["tensor"])
         if cell["strategy"] == "hybrid_shard":
             all_flags.append(f"--shard_size={min(2, data_ranks)}")
@@ -317,8 +353,9 @@ def markdown():
         "`--deterministic_batch=4`, and must have the bits (losses,",
         "gradient norms, rewards, exported models and adapters) of a run of the same first columns "
         "with `no_shard` on one rank,",
-        "without recomputation and offloading. The first 24 cells are tested with every change, "
-        "and all of them at night.",
+        "without recomputation and offloading. The first 24 cells, in which most values meet, are "
+        "tested with every change, and all",
+        "of them at night.",
         "",
         "## What is combined",
         "",

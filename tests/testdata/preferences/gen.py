@@ -71,10 +71,18 @@ RUNS = {
     "orpo": (AnswersOnlyORPO, ORPOConfig, {"beta": 0.3}, 1e-3, 0),
     "kto": (MismatchedInFileKTO, trl.KTOConfig, KTO, 1e-3, 0),
     "kto_lora": (MismatchedInFileKTO, trl.KTOConfig, {**KTO, "beta": 0.1}, 1e-2, 3),
+    "reward": (trl.RewardTrainer, trl.RewardConfig, {}, 1e-3, 0),
+    "reward_lora": (
+        trl.RewardTrainer,
+        trl.RewardConfig,
+        {"center_rewards_coefficient": 0.25},
+        1e-2,
+        3,
+    ),
 }
 
 
-def byte_tokenizer():
+def byte_tokenizer(pad=None):
     """Every byte is its id, and 256 ends a text."""
     # The characters by which byte-level tokenizers write bytes.
     plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
@@ -85,7 +93,7 @@ def byte_tokenizer():
     core.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     core.decoder = tokenizers.decoders.ByteLevel()
     return transformers.PreTrainedTokenizerFast(
-        tokenizer_object=core, eos_token="<end>", pad_token="<end>"
+        tokenizer_object=core, eos_token="<end>", pad_token=pad or "<end>"
     )
 
 
@@ -128,12 +136,27 @@ def write_judgements(path):
 
 def run(folder, base, trainer_class, config_class, values, lr, rank):
     torch.manual_seed(3)
-    model = transformers.AutoModelForCausalLM.from_pretrained(
-        base, dtype=torch.float32, attn_implementation="eager"
-    )
+    scores = trainer_class is trl.RewardTrainer
+    kind = transformers.AutoModelForSequenceClassification if scores else transformers.AutoModelForCausalLM
+    labels = {"num_labels": 1} if scores else {}
+    model = kind.from_pretrained(base, dtype=torch.float32, attn_implementation="eager", **labels)
+    tokenizer = byte_tokenizer()
+    if scores:
+        # The score is that of the last token that is not padding, so padding is not the end.
+        tokenizer = byte_tokenizer(pad=chr(256))
+        model.config.pad_token_id = 0
+        with torch.no_grad():
+            model.score.weight.normal_(std=0.2)
+    if scores and rank == 0:
+        os.makedirs(folder, exist_ok=True)
+        score = {"score.weight": model.score.weight.detach().clone()}
+        save_file(score, os.path.join(folder, "score.safetensors"))
     if rank > 0:
         config = peft.LoraConfig(
-            r=rank, lora_alpha=5, task_type="CAUSAL_LM", target_modules=["q_proj", "v_proj", "up_proj"]
+            r=rank,
+            lora_alpha=5,
+            task_type="SEQ_CLS" if scores else "CAUSAL_LM",
+            target_modules=["q_proj", "v_proj", "up_proj"],
         )
         model = peft.get_peft_model(model, config)
         model.save_pretrained(folder)
@@ -171,7 +194,7 @@ def run(folder, base, trainer_class, config_class, values, lr, rank):
                 **values,
             ),
             train_dataset=datasets.load_dataset("json", data_files=data)["train"],
-            processing_class=byte_tokenizer(),
+            processing_class=tokenizer,
         )
         for parameter in trainer.model.parameters():
             parameter.data = parameter.data.double()
@@ -180,12 +203,16 @@ def run(folder, base, trainer_class, config_class, values, lr, rank):
         state = peft.get_peft_model_state_dict(trainer.model)
         final = {name: value.to(torch.float32).contiguous() for name, value in state.items()}
         save_file(final, os.path.join(folder, "final.safetensors"))
-    expected = {"lr": lr, "beta": values["beta"], "gamma": values.get("simpo_gamma", 0)}
+    expected = {"lr": lr, "beta": values.get("beta", 1), "gamma": values.get("simpo_gamma", 0)}
+    if scores:
+        expected["center"] = values.get("center_rewards_coefficient", 0)
     for weight in ("desirable_weight", "undesirable_weight"):
         if judges:
             expected[weight] = values[weight]
-    keys = ("loss", "grad_norm", "rewards/chosen", "rewards/rejected")
-    for key in (*keys, "kl" if judges else "rewards/accuracies"):
+    keys = ["rewards/chosen", "rewards/rejected", "kl" if judges else "rewards/accuracies"]
+    if scores:
+        keys = ["mean_reward", "margin", "accuracy"]
+    for key in ("loss", "grad_norm", *keys):
         expected[key] = [line[key] for line in trainer.state.log_history if key in line]
         assert len(expected[key]) == STEPS, (key, trainer.state.log_history)
     with open(os.path.join(folder, "expected.json"), "w", encoding="utf-8") as file:
