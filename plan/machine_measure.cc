@@ -296,6 +296,9 @@ absl::StatusOr<double> HostBandwidth(Communicator& world, Device& device) {
 
 absl::StatusOr<double> MeasureGemmRate(Communicator& world, Device& device, Kernels& kernels,
                                        DType dtype) {
+  // An emulated device needs minutes for large matmuls, so the rate of a small one is enough there.
+  constexpr int64_t kProbe = 256;
+  constexpr double kSlow = 25e-3;  // seconds of that matmul; a core needs less than one millisecond
   constexpr int64_t kSmallest = 1024;  // reaches full speed on one core
   constexpr int64_t kLargest = 16384;
   // Seconds of a matmul; shorter ones measure the overhead of launching.
@@ -307,15 +310,18 @@ absl::StatusOr<double> MeasureGemmRate(Communicator& world, Device& device, Kern
   constexpr int kMostRounds = 15;
   constexpr double kAllRoundsSeconds = 0.4;
   double rate = 0;
-  for (int64_t size = kSmallest; size <= kLargest; size *= 2) {
+  for (int64_t size = kProbe; size <= kLargest; size = std::max(kSmallest, 2 * size)) {
     ZEROTH_ASSIGN_OR_RETURN(const std::optional<GemmArgs> gemm,
                             MakeProduct(world, device, kernels, size, dtype));
     if (!gemm.has_value()) break;
     const auto multiply = [&] { return kernels::Gemm(kernels, *gemm); };
-    ZEROTH_ASSIGN_OR_RETURN(double seconds, MedianSeconds(world, device, multiply, 3, 1));
+    const bool is_probe = size == kProbe;
+    ZEROTH_ASSIGN_OR_RETURN(double seconds,
+                            MedianSeconds(world, device, multiply, is_probe ? 1 : 3, 1));
     // All ranks have the same seconds, so all use the same branch.
-    const bool is_last = seconds >= kLongEnough || size == kLargest;
-    if (is_last) {
+    if (is_probe && seconds < kSlow) continue;
+    const bool is_last = is_probe || seconds >= kLongEnough || size == kLargest;
+    if (is_last && !is_probe) {
       const auto products = static_cast<int>(std::clamp(kRoundSeconds / seconds, 1.0, 100.0));
       const int rounds = static_cast<int>(
           std::clamp<double>(kAllRoundsSeconds / (seconds * products), kFewestRounds, kMostRounds));

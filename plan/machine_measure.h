@@ -17,8 +17,9 @@ namespace zeroth {
 
 // Measures the floating-point operations per second of all ranks together in large square matmuls
 // in `dtype`: the median of several rounds, each as long as its slowest rank. This is a
-// measurement, not a vendor's peak, and a step may be faster. Collective; about a second. Returns 0
-// if a rank has no memory for such matrices; training may go on.
+// measurement, not a vendor's peak, and a step may be faster. On a device that is emulated, one
+// small matmul is measured instead. Collective; about a second. Returns 0 if a rank has no memory
+// for such matrices; training may go on.
 absl::StatusOr<double> MeasureGemmRate(Communicator& world, Device& device, Kernels& kernels,
                                        DType dtype);
 
