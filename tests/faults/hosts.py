@@ -5,10 +5,11 @@
     bazel build //train //tools/inspect
     tests/faults/hosts.py --train=bazel-bin/train/train --inspect=bazel-bin/tools/inspect/inspect
 
-A host is a network namespace with a name of its own. Open MPI starts the ranks on the hosts and
-connects them by TCP, and so does the trainer's coordinator. The network between the hosts is a TUN
-device in each and a thread here that forwards the packets, late or not at all where a fault says
-so: kernels may lack netem.
+A host is a network namespace with a name of its own. Open MPI starts the ranks on the hosts. They
+communicate by TCP: by Open MPI or, with --comm=nccl and a trainer that has been built with
+--config=cuda_emulation, by the emulated NCCL, with torchrun's variables, without any use of MPI. So
+does the trainer's coordinator. The network between the hosts is a TUN device in each and a thread
+here that forwards the packets, late or not at all where a fault says so: kernels may lack netem.
 
 After each fault all ranks must end within --comm_timeout and the time of the last resort; an
 error must name a rank concerned or the reason; the checkpoints that were complete must be intact,
@@ -289,18 +290,25 @@ class Job:
 export LD_PRELOAD=%s FAKETIME_TIMESTAMP_FILE=%s FAKETIME_CACHE_DURATION=1
 export FAKETIME_DONT_FAKE_MONOTONIC=1 DONT_FAKE_MONOTONIC=1
 fi""" % (clock_host, glob.glob(FAKETIME)[0], self.clock)
+        nccl = ""
+        if tester.options.comm == "nccl":
+            nccl = """export NCCL_SOCKET_IFNAME=eth0 ZEROTH_JOB_SECRET=%s
+export MASTER_ADDR=host0 MASTER_PORT=29500 RANK=$OMPI_COMM_WORLD_RANK WORLD_SIZE=%d
+export LOCAL_RANK=$OMPI_COMM_WORLD_LOCAL_RANK LOCAL_WORLD_SIZE=%d""" % (
+                os.urandom(32).hex(), RANKS, RANKS_PER_HOST)
         rank = """%s
+%s
 "$@" & echo $! >%s/pid-$OMPI_COMM_WORLD_RANK
 wait $!
-echo $? >%s/code-$OMPI_COMM_WORLD_RANK""" % (faketime, self.folder, self.folder)
+echo $? >%s/code-$OMPI_COMM_WORLD_RANK""" % (faketime, nccl, self.folder, self.folder)
         hosts = ",".join("%s%d:%d" % (NETWORK, host + 1, RANKS_PER_HOST) for host in range(HOSTS))
         # Others than a killed rank go on, as in srun, and report themselves what has happened.
         command = [find_mpirun(), "-n", str(RANKS), "--host", hosts, "--map-by", "slot",
                    "--bind-to", "none", "--mca", "plm_rsh_agent", tester.network.agent,
                    "--mca", "plm_rsh_no_tree_spawn", "1", "--mca", "btl", "tcp,self",
                    "--mca", "pml", "ob1", "--mca", "orte_enable_recovery", "1",
-                   "/bin/sh", "-c", rank, "sh", tester.options.train, "--comm=mpi",
-                   *tester.flags(out), *flags]
+                   "/bin/sh", "-c", rank, "sh", tester.options.train,
+                   "--comm=" + tester.options.comm, *tester.flags(out), *flags]
         self.output = os.path.join(self.folder, "output")
         self.errors = os.path.join(self.folder, "errors")
         environment = {"PATH": os.environ.get("PATH", "/usr/sbin:/usr/bin:/sbin:/bin"),
@@ -367,6 +375,15 @@ class Tester:
         self.options = options
         self.folder = folder
         self.network = Network(folder, options.seed)
+        self.device, self.steps = ["--seq_len=32"], STEPS
+        if options.comm == "nccl":
+            self.device, self.steps = ["--device=cuda", "--seq_len=4"], 6  # an emulated GPU is slow
+        # llm.c's token file: a header of 256 words, then ids of 16 bits.
+        self.data = os.path.join(folder, "tokens.bin")
+        ids = [(7 * i * i + i) % 251 for i in range(1 << 14)]
+        with open(self.data, "wb") as file:
+            file.write(struct.pack("<256i", 20240520, 1, len(ids), *[0] * 253))
+            file.write(struct.pack("<%dH" % len(ids), *ids))
         self.disk = os.path.join(folder, "disk")
         try:
             os.mkdir(self.disk)
@@ -381,12 +398,12 @@ class Tester:
         subprocess.run(["umount", "--lazy", self.disk], check=False)
 
     def flags(self, out):
-        return ["--data=" + self.options.model + "/tokens.npy", "--init_from=" + self.options.model,
-                "--steps=%d" % STEPS, "--seq_len=32", "--batch_size=1",
+        return ["--data=" + self.data, "--init_from=" + self.options.model,
+                "--steps=%d" % self.steps, "--batch_size=1",
                 "--deterministic_batch=%d" % RANKS, "--lr=0.002", "--warmup_steps=0",
                 "--sample_tokens=0", "--threads_per_rank=1", "--comm_timeout=%ds" % COMM_TIMEOUT,
                 "--checkpoint_every=%d" % CHECKPOINT_EVERY, "--keep_last=%d" % KEEP_LAST,
-                "--resume=auto", "--out=" + out]
+                "--resume=auto", "--out=" + out, *self.device]
 
     def new_out(self):
         for name in os.listdir(self.disk):
@@ -406,7 +423,7 @@ class Tester:
         self.startup = time.monotonic() - started
         if not job.wait(300) or not job.finish(self.network):
             sys.exit("the undisturbed run failed:\n" + job.tail())
-        self.step = (time.monotonic() - started - self.startup) / STEPS
+        self.step = (time.monotonic() - started - self.startup) / self.steps
         if self.wrong_bits(out):
             sys.exit("the undisturbed run: " + self.wrong_bits(out))
 
@@ -441,7 +458,7 @@ class Tester:
         out = self.new_out()
         rank = rng.randrange(RANKS)
         host = rank // RANKS_PER_HOST
-        step, fraction, seconds = rng.randrange(STEPS + 1), rng.random(), rng.uniform(1, 4)
+        step, fraction, seconds = rng.randrange(self.steps + 1), rng.random(), rng.uniform(1, 4)
         flags = rng.choice(STRATEGIES)
         days = rng.choice((-1, 1)) * rng.randrange(1, 1500)
         self.took = 0
@@ -541,6 +558,7 @@ def main():
     parser.add_argument("--train", required=True, help="the trainer's binary")
     parser.add_argument("--inspect", required=True, help="the binary of tools/inspect")
     parser.add_argument("--model", default="tests/testdata/gpt2_tiny")
+    parser.add_argument("--comm", default="mpi", choices=("mpi", "nccl"), help="the transport")
     parser.add_argument("--faults", type=int, default=len(KINDS), help="kinds in turn")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kinds", default=",".join(KINDS), help="only these: a,b,c")
@@ -582,7 +600,8 @@ def main():
             tester.close()
         shutil.rmtree(folder, ignore_errors=True)
         outcomes = sorted({outcome for _, outcome in counts}, key=lambda one: (one not in GOOD, one))
-        print("\n%-10s" % "" + "".join("%12s" % outcome for outcome in outcomes) + "  longest")
+        print("\n--comm=%s, seed %d, %d faults" % (options.comm, options.seed, sum(counts.values())))
+        print("%-10s" % "" + "".join("%12s" % outcome for outcome in outcomes) + "  longest")
         for kind in options.kinds:
             print("%-10s" % kind + "".join("%12d" % counts[kind, outcome] for outcome in outcomes) +
                   "  %5.1f s" % max(times[kind], default=0))

@@ -19,17 +19,17 @@ openmpi-bin and mpich. Exits with 3, and says why, where it cannot run.
 
 import argparse
 import glob
-import json
 import os
 import re
 import shutil
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import tempfile
 import time
+
+from small_run import SmallRun, await_that, expect, free_ports, run
 
 RANKS = 2
 # States of a job that does not run again.
@@ -68,33 +68,6 @@ NodeName={host} NodeAddr=127.0.0.1 CPUs=4 State=UNKNOWN
 PartitionName=main Nodes={host} Default=YES State=UP PriorityTier=1 GraceTime=120
 PartitionName=urgent Nodes={host} State=UP PriorityTier=2 PreemptMode=OFF
 """
-
-
-def run(*words):
-    """Returns the output of a command, and raises an error with it if the command fails."""
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise RuntimeError("%s: %s%s" % (" ".join(words), done.stdout, done.stderr))
-    return done.stdout
-
-
-def await_that(what, holds):
-    """Waits for what always comes about in the end, unless something is broken."""
-    last = time.monotonic() + 900
-    while not holds():
-        if time.monotonic() > last:
-            raise RuntimeError("not after 15 minutes: " + what)
-        time.sleep(0.2)
-
-
-def free_ports(count):
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 class Cluster:
@@ -192,88 +165,28 @@ class Job:
                    lambda: re.fullmatch(state, self.shows("JobState")))
 
 
-class Tester:
+class Tester(SmallRun):
     def __init__(self, options, folder):
-        self.train = os.path.realpath(options.train)
-        root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
-        self.shared = os.path.join(folder, "shared")
-        self.out = os.path.join(self.shared, "run")
-        self.config = os.path.join(folder, "run.toml")
+        super().__init__(options.train, folder)
         self.log = os.path.join(folder, "job.log")
         self.script = os.path.join(folder, "slurm.sh")
-        data = os.path.join(root, "tests/testdata")
-        os.makedirs(self.shared + "/tokenizer")
-        os.makedirs(self.shared + "/tokens")
-        shutil.copy(data + "/tokenizers/gpt2_json/tokenizer.json", self.shared + "/tokenizer")
-        with open(data + "/llama_tiny/config.json", encoding="utf-8") as file:
-            config = json.load(file)
-        config["vocab_size"] = 901
-        model = os.path.join(folder, "config.json")
-        with open(model, "w", encoding="utf-8") as file:
-            json.dump(config, file)
-        # llm.c's token file: a header of 256 words, then ids of 16 bits.
-        ids = [(7 * i * i + i) % 901 for i in range(1 << 16)]
-        with open(self.shared + "/tokens/one.bin", "wb") as file:
-            file.write(struct.pack("<256i", 20240520, 1, len(ids), *[0] * 253))
-            file.write(struct.pack("<%dH" % len(ids), *ids))
-        os.makedirs(folder + "/bin")
-        os.symlink(self.train, folder + "/bin/zeroth-train")
-        os.environ["PATH"] = folder + "/bin:" + os.environ["PATH"]
-        os.environ["SHARED"] = self.shared
-        with open(root + "/examples/launch/slurm.sh", encoding="utf-8") as file:
-            text = file.read()
-        for old, new in (
-                ("--nodes=2", "--nodes=1"),
-                ("--ntasks-per-node=8", "--ntasks-per-node=%d" % RANKS),
-                ("#SBATCH --gpus-per-node=8\n", ""),
-                ("--cpus-per-task=8", "--cpus-per-task=1"),
-                # Slurm may signal up to a minute early, so here after one minute to two.
-                ("--time=04:00:00", "--time=3"),
-                ("--signal=USR1@120", "--signal=USR1@60"),
-                ("--device=cuda --comm=nccl", "--device=cpu --comm=mpi"),
-                ("srun ", "srun --mpi=pmix "),
-                ("--shard_size=8", "--shard_size=%d" % RANKS),
-                ("--param_dtype=bf16 --reduce_dtype=bf16", ""),
-                ("llama_1b", model),
-                ("--seq_len=2048 --batch_size=4 --steps=10000", "--seq_len=64 --batch_size=4"),
-        ):
-            if old not in text:
-                raise RuntimeError("examples/launch/slurm.sh has no line with " + old)
-            text = text.replace(old, new)
-        with open(self.script, "w", encoding="utf-8") as file:
-            file.write(text)
-        # What this makes of the script's options, for runs without it.
-        self.small = ["--config=" + self.config, "--model=" + model, "--seq_len=64",
-                      "--batch_size=4", "--tokenizer=" + self.shared + "/tokenizer",
-                      "--data=" + self.shared + "/tokens/*.bin"]
-
-    def set_steps(self, steps):
-        """The job reads this file when it starts, so a restart may have other steps."""
-        with open(self.config, "w", encoding="utf-8") as file:
-            file.write('steps = %d\nlr_schedule = "constant"\nsample_tokens = 0\n'
-                       'threads_per_rank = 1\n' % steps)
+        self.change(
+            "slurm.sh", self.script,
+            ("--nodes=2", "--nodes=1"),
+            ("--ntasks-per-node=8", "--ntasks-per-node=%d" % RANKS),
+            ("#SBATCH --gpus-per-node=8\n", ""),
+            ("--cpus-per-task=8", "--cpus-per-task=1"),
+            # Slurm may signal up to a minute early, so here after one minute to two.
+            ("--time=04:00:00", "--time=3"),
+            ("--signal=USR1@120", "--signal=USR1@60"),
+            ("--device=cuda --comm=nccl", "--device=cpu --comm=mpi"),
+            ("srun ", "srun --mpi=pmix "),
+            ("--shard_size=8", "--shard_size=%d" % RANKS),
+            ("--param_dtype=bf16 --reduce_dtype=bf16", ""))
 
     def words(self):
         with open(self.log, encoding="utf-8", errors="replace") as file:
             return file.read()
-
-    def steps(self):
-        """The numbers of the steps that the run has reported."""
-        with open(self.out + "/metrics.jsonl", encoding="utf-8") as file:
-            lines = [json.loads(line) for line in file if line.endswith("\n")]
-        return [line["step"] for line in lines if "loss" in line]
-
-    def expect(self, holds, what):
-        if not holds:
-            raise RuntimeError(what)
-
-    def trains(self, before):
-        """True once the run has reported a step after `before`."""
-        try:
-            steps = self.steps()
-        except FileNotFoundError:
-            return False
-        return len(steps) > 0 and steps[-1] > before
 
     def interrupt(self, what, job, restarts, interrupts):
         """Lets the job train, interrupts it, and checks what it leaves. Returns its last step."""
@@ -288,11 +201,9 @@ class Tester:
                    lambda: int(job.shows("Restarts")) > restarts or self.failed(job))
         job.await_state("PENDING")
         new = self.words()[known:]
-        self.expect("interrupted after " in new and "Exited with exit code 75" in new,
+        expect("interrupted after " in new and "Exited with exit code 75" in new,
                     what + ": the ranks did not end with code 75")
-        step = self.steps()[-1]
-        self.expect(os.path.exists(self.out + "/step-%08d" % step), what + ": no checkpoint")
-        self.expect(not os.path.exists(self.out + "/final"), what + ": there is a model")
+        step = self.expect_interrupted(what)
         print("%-40s step %6d, then the job is queued again" % (what, step), flush=True)
         return step
 
@@ -303,7 +214,7 @@ class Tester:
     def failed(self, job):
         """False; raises an error if the job has ended for good."""
         state = job.shows("JobState")
-        self.expect(not re.fullmatch(ENDED, state), "the job has state " + state)
+        expect(not re.fullmatch(ENDED, state), "the job has state " + state)
         return False
 
     def test(self):
@@ -321,11 +232,12 @@ class Tester:
         self.set_steps(last + 3)
         self.restart(job)
         job.await_state(ENDED)
-        self.expect(job.shows("JobState") == "COMPLETED", "the job failed")
-        self.expect("done after %d steps" % (last + 3) in self.words(), "the run did not finish")
+        expect(job.shows("JobState") == "COMPLETED", "the job failed")
+        expect("done after %d steps" % (last + 3) in self.words(), "the run did not finish")
         # Slurm overwrites the output at each start unless it is told to append.
-        self.expect(self.words().count("resume    from ") == 3, "the output lacks earlier starts")
-        self.compare()
+        expect(self.words().count("resume    from ") == 3, "the output lacks earlier starts")
+        self.compare("final/", "--world_size=%d" % RANKS, "--strategy=hybrid_shard",
+                     "--shard_size=%d" % RANKS)
         failing = Job("--output=" + self.log + "2", self.script, "--config=" + self.config,
                       "--lr=-2")
         failing.await_state("FAILED")
@@ -340,19 +252,6 @@ class Tester:
         if "full_shard over %d ranks" % RANKS not in text or "done after 1 steps" not in text:
             raise RuntimeError("ranks of MPICH do not train: " + text)
         print("%-40s trains" % "srun --mpi=pmi2, MPICH", flush=True)
-
-    def compare(self):
-        whole = os.path.join(self.shared, "whole")
-        run(self.train, "--comm=local", "--world_size=%d" % RANKS, "--out=" + whole,
-            "--strategy=hybrid_shard", "--shard_size=%d" % RANKS, *self.small)
-        names = sorted(os.listdir(whole + "/final"))
-        self.expect("model.safetensors" in names, "the undisturbed run has no model")
-        for name in names:
-            with open(os.path.join(whole, "final", name), "rb") as file:
-                expected = file.read()
-            with open(os.path.join(self.out, "final", name), "rb") as file:
-                self.expect(file.read() == expected, "final/%s has other bits" % name)
-        print("%-40s the bits of an undisturbed run: %s" % ("final/", ", ".join(names)), flush=True)
 
 
 def lacks():

@@ -2,7 +2,11 @@
 
 #include "zeroth/core/comm/nccl/emulation/mesh_sockets.h"
 
+#include <net/if.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -10,6 +14,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <string>
@@ -30,55 +35,121 @@ namespace {
 
 constexpr int kPollMs = 10;
 
-// Local sockets under names that the kernel hands out, five hexadecimal digits after a zero: unlike
+// Local sockets have names that the kernel hands out, five hexadecimal digits after a zero: unlike
 // TCP ports, of which a machine has few and keeps used ones for a minute, they cannot run short.
 constexpr socklen_t kFamilyOnly = sizeof(sa_family_t);
 constexpr int kNameDigits = 5;
+constexpr socklen_t kLocalName = kFamilyOnly + 1 + kNameDigits;
 
 absl::Status SystemError(absl::string_view what) {
   return absl::UnavailableError(absl::StrCat(what, ": ", std::strerror(errno)));
 }
 
-absl::StatusOr<Socket> ListenLocally() {
-  Socket socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  sockaddr_un any = {};
-  any.sun_family = AF_UNIX;
-  if (!socket.is_open() ||
-      bind(socket.descriptor(), reinterpret_cast<const sockaddr*>(&any), kFamilyOnly) != 0 ||
+union Address {
+  sockaddr any;
+  sockaddr_in tcp;
+  sockaddr_un local;
+};
+
+// Returns the IPv4 address of the interface that NCCL's own variable names; 0 without it.
+absl::StatusOr<in_addr_t> InterfaceAddress() {
+  const char* const name = std::getenv("NCCL_SOCKET_IFNAME");
+  if (name == nullptr || *name == '\0') return in_addr_t{0};
+  const Socket socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  ifreq request = {};
+  std::snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", name);
+  if (!socket.is_open() || ioctl(socket.descriptor(), SIOCGIFADDR, &request) != 0) {
+    return SystemError(absl::StrCat("the IPv4 address of NCCL_SOCKET_IFNAME=", name));
+  }
+  sockaddr_in address = {};
+  std::memcpy(&address, &request.ifr_addr, sizeof(address));
+  return address.sin_addr.s_addr;
+}
+
+absl::StatusOr<Socket> Listen() {
+  ZEROTH_ASSIGN_OR_RETURN(const in_addr_t interface, InterfaceAddress());
+  Address address = {};
+  socklen_t length = kFamilyOnly;
+  address.any.sa_family = AF_UNIX;
+  if (interface != 0) {
+    address.tcp = {};
+    address.tcp.sin_family = AF_INET;
+    address.tcp.sin_addr.s_addr = interface;
+    length = sizeof(address.tcp);
+  }
+  Socket socket(::socket(address.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket.is_open() || bind(socket.descriptor(), &address.any, length) != 0 ||
       listen(socket.descriptor(), SOMAXCONN) != 0) {
-    return SystemError("listening on a local socket");
+    return SystemError("listening");
   }
   return socket;
 }
 
-absl::StatusOr<int> NameOf(const Socket& listening) {
-  sockaddr_un address = {};
+absl::StatusOr<SocketPlace> SocketPlaceOf(const Socket& listening) {
+  Address address = {};
   socklen_t length = sizeof(address);
-  unsigned name = 0;
-  if (getsockname(listening.descriptor(), reinterpret_cast<sockaddr*>(&address), &length) != 0 ||
-      std::sscanf(address.sun_path + 1, "%5x", &name) != 1) {
-    return SystemError("the name of a local socket");
+  if (getsockname(listening.descriptor(), &address.any, &length) != 0) {
+    return SystemError("the name of a socket");
   }
-  return static_cast<int>(name);
+  if (address.any.sa_family == AF_INET) {
+    return SocketPlace{address.tcp.sin_addr.s_addr} << 32 | address.tcp.sin_port;
+  }
+  unsigned name = 0;
+  if (std::sscanf(address.local.sun_path + 1, "%5x", &name) != 1) {
+    return absl::InternalError("a local socket has an unexpected name");
+  }
+  return SocketPlace{name};
 }
 
-absl::StatusOr<Socket> ConnectLocally(int name) {
-  Socket socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_un address = {};
-  address.sun_family = AF_UNIX;
-  std::snprintf(address.sun_path + 1, sizeof(address.sun_path) - 1, "%0*x", kNameDigits,
-                static_cast<unsigned>(name));
-  const socklen_t length = kFamilyOnly + 1 + kNameDigits;
-  if (!socket.is_open() ||
-      connect(socket.descriptor(), reinterpret_cast<const sockaddr*>(&address), length) != 0) {
-    return SystemError("connecting to a local socket");
+// Waits until `socket` is connected, or returns why it is not.
+absl::Status AwaitConnection(const Socket& socket, const AbortTest& aborted) {
+  while (!aborted()) {
+    pollfd wait = {socket.descriptor(), POLLOUT, 0};
+    if (poll(&wait, 1, kPollMs) <= 0) continue;
+    int error = 0;
+    socklen_t length = sizeof(error);
+    if (getsockopt(socket.descriptor(), SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
+    if (error == 0) return absl::OkStatus();
+    return absl::UnavailableError(absl::StrCat("connecting: ", std::strerror(error)));
   }
+  return absl::AbortedError("aborted");
+}
+
+// Messages of a few bytes must not wait for more of them. Does nothing to local sockets.
+void SendAtOnce(const Socket& socket) {
+  const int on = 1;
+  setsockopt(socket.descriptor(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+}
+
+absl::StatusOr<Socket> ConnectTo(SocketPlace place, const AbortTest& aborted) {
+  Address address = {};
+  socklen_t length = kLocalName;
+  if (const auto host = static_cast<in_addr_t>(place >> 32); host != 0) {
+    address.tcp.sin_family = AF_INET;
+    address.tcp.sin_addr.s_addr = host;
+    address.tcp.sin_port = static_cast<in_port_t>(place);
+    length = sizeof(address.tcp);
+  } else {
+    address.local.sun_family = AF_UNIX;
+    std::snprintf(address.local.sun_path + 1, sizeof(address.local.sun_path) - 1, "%0*x",
+                  kNameDigits, static_cast<unsigned>(place));
+  }
+  // Local sockets connect at once or, if many others do, after waiting.
+  const int waits = address.any.sa_family == AF_INET ? SOCK_NONBLOCK : 0;
+  Socket socket(::socket(address.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | waits, 0));
+  if (!socket.is_open()) return SystemError("making a socket");
+  if (connect(socket.descriptor(), &address.any, length) != 0) {
+    if (errno != EINPROGRESS) return SystemError("connecting");
+    ZEROTH_RETURN_IF_ERROR(AwaitConnection(socket, aborted));
+  }
+  SendAtOnce(socket);
   return socket;
 }
 
-absl::StatusOr<Socket> AcceptLocally(const Socket& listening) {
+absl::StatusOr<Socket> AcceptWaiting(const Socket& listening) {
   Socket socket(accept4(listening.descriptor(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!socket.is_open() && errno != EAGAIN && errno != EINTR) return SystemError("accepting");
+  if (socket.is_open()) SendAtOnce(socket);
   return socket;
 }
 
@@ -108,18 +179,18 @@ absl::StatusOr<Socket> AcceptOne(const Socket& listening, const AbortTest& abort
   while (!aborted()) {
     pollfd wait = {listening.descriptor(), POLLIN, 0};
     if (poll(&wait, 1, kPollMs) <= 0) continue;
-    ZEROTH_ASSIGN_OR_RETURN(Socket socket, AcceptLocally(listening));
+    ZEROTH_ASSIGN_OR_RETURN(Socket socket, AcceptWaiting(listening));
     if (socket.is_open()) return socket;
   }
   return Aborted();
 }
 
-// All-gathers the names of the ranks' sockets.
+// All-gathers the places of the ranks' sockets.
 absl::Status Meet(const Socket& listening) {
   // If some ranks never join, the meeting ends with the process, as in the real library.
   const AbortTest never = [] { return false; };
   std::vector<Socket> sockets;
-  std::vector<uint32_t> names;
+  std::vector<SocketPlace> places;
   size_t present = 0;
   do {
     ZEROTH_ASSIGN_OR_RETURN(Socket socket, AcceptOne(listening, never));
@@ -127,16 +198,16 @@ absl::Status Meet(const Socket& listening) {
     WireReader reader(frame);
     const size_t ranks = reader.U32();
     const size_t rank = reader.U32();
-    const uint32_t name = reader.U32();
+    const SocketPlace place = reader.U64();
     if (!reader.IsComplete() || rank >= ranks) continue;
     sockets.resize(ranks);
-    names.resize(ranks);
+    places.resize(ranks);
     sockets[rank] = std::move(socket);
-    names[rank] = name;
+    places[rank] = place;
     ++present;
-  } while (present == 0 || present < names.size());
+  } while (present == 0 || present < places.size());
   WireWriter table;
-  for (uint32_t name : names) table.U32(name);
+  for (const SocketPlace place : places) table.U64(place);
   for (const Socket& socket : sockets) {
     // A rank that has ended meanwhile is noticed by those that connect to it.
     static_cast<void>(SendAll(socket, Frame(table.bytes())));
@@ -146,29 +217,29 @@ absl::Status Meet(const Socket& listening) {
 
 }  // namespace
 
-absl::StatusOr<int> ServeMeeting() {
-  ZEROTH_ASSIGN_OR_RETURN(Socket listening, ListenLocally());
-  ZEROTH_ASSIGN_OR_RETURN(const int name, NameOf(listening));
+absl::StatusOr<SocketPlace> ServeMeeting() {
+  ZEROTH_ASSIGN_OR_RETURN(Socket listening, Listen());
+  ZEROTH_ASSIGN_OR_RETURN(const SocketPlace place, SocketPlaceOf(listening));
   std::thread([listening = std::move(listening)] { static_cast<void>(Meet(listening)); }).detach();
-  return name;
+  return place;
 }
 
-absl::StatusOr<std::shared_ptr<MeshSockets>> MeshSockets::Connect(int meeting_name, int ranks,
-                                                                  int rank,
+absl::StatusOr<std::shared_ptr<MeshSockets>> MeshSockets::Connect(SocketPlace meeting_place,
+                                                                  int ranks, int rank,
                                                                   const AbortTest& aborted) {
-  ZEROTH_ASSIGN_OR_RETURN(const Socket listening, ListenLocally());
-  ZEROTH_ASSIGN_OR_RETURN(const int own_name, NameOf(listening));
-  ZEROTH_ASSIGN_OR_RETURN(const Socket meeting, ConnectLocally(meeting_name));
+  ZEROTH_ASSIGN_OR_RETURN(const Socket listening, Listen());
+  ZEROTH_ASSIGN_OR_RETURN(const SocketPlace own_place, SocketPlaceOf(listening));
+  ZEROTH_ASSIGN_OR_RETURN(const Socket meeting, ConnectTo(meeting_place, aborted));
   WireWriter hello;
-  hello.I32(ranks).I32(rank).I32(own_name);
+  hello.I32(ranks).I32(rank).U64(own_place);
   ZEROTH_RETURN_IF_ERROR(SendAll(meeting, Frame(hello.bytes())));
   ZEROTH_ASSIGN_OR_RETURN(const std::string table, ReceiveFrame(meeting, aborted));
-  WireReader names(table);
+  WireReader places(table);
 
   auto mesh = std::make_shared<MeshSockets>();
   mesh->sockets_.resize(static_cast<size_t>(ranks));
   for (int peer = 0; peer < rank; ++peer) {
-    ZEROTH_ASSIGN_OR_RETURN(Socket socket, ConnectLocally(names.I32()));
+    ZEROTH_ASSIGN_OR_RETURN(Socket socket, ConnectTo(places.U64(), aborted));
     ZEROTH_RETURN_IF_ERROR(SendAll(socket, Frame(WireWriter().I32(rank).bytes())));
     mesh->sockets_[static_cast<size_t>(peer)] = std::move(socket);
   }

@@ -1,6 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Local sockets between all pairs of ranks of an emulated communicator, and transfers over them.
+// Sockets between all pairs of ranks of an emulated communicator, and transfers over them. They are
+// local sockets, or TCP over the interface that NCCL_SOCKET_IFNAME names, as in the library: so
+// tests can put ranks in network namespaces. The name must be a whole one.
 
 #pragma once
 
@@ -20,9 +22,13 @@
 
 namespace zeroth::nccl::emulation {
 
+// Where a socket listens: an IPv4 address in the upper half and a port in the lower, both in
+// network order; or the number of a local socket.
+using SocketPlace = uint64_t;
+
 // Starts a thread at which the ranks of one communicator meet, in the process that made the id.
-// Returns the name of its local socket.
-absl::StatusOr<int> ServeMeeting();
+// Returns the place of its socket.
+absl::StatusOr<SocketPlace> ServeMeeting();
 
 using AbortTest = std::function<bool()>;
 
@@ -36,9 +42,9 @@ struct Transfer {
 // The connections of one rank. Transfers run in the order of their numbers. Thread-safe.
 class MeshSockets {
  public:
-  // Meets the other ranks at the socket `meeting_name`. Returns early if `aborted` returns true.
-  static absl::StatusOr<std::shared_ptr<MeshSockets>> Connect(int meeting_name, int ranks, int rank,
-                                                              const AbortTest& aborted);
+  // Meets the other ranks at `meeting_place`. Returns early if `aborted` returns true.
+  static absl::StatusOr<std::shared_ptr<MeshSockets>> Connect(SocketPlace meeting_place, int ranks,
+                                                              int rank, const AbortTest& aborted);
 
   // Returns the number of the next transfers.
   uint64_t TakeNumber();

@@ -40,6 +40,7 @@ using zeroth::nccl::emulation::MeshSockets;
 using zeroth::nccl::emulation::Place;
 using zeroth::nccl::emulation::ServeMeeting;
 using zeroth::nccl::emulation::Size;
+using zeroth::nccl::emulation::SocketPlace;
 using zeroth::nccl::emulation::Transfer;
 using zeroth::nccl::emulation::WindowSet;
 
@@ -100,7 +101,7 @@ BytesSent bytes_sent;
 
 struct UniqueId {
   uint32_t magic = 0;
-  int32_t meeting = 0;
+  SocketPlace meeting = 0;
 };
 constexpr uint32_t kIdMagic = 0x454d4e43;
 
@@ -339,7 +340,7 @@ ncclResult_t PointToPoint(bool is_send, const void* data, size_t count, ncclData
 }
 
 // Fails if `shared` or `parent`, from which it is split, is aborted meanwhile.
-ncclResult_t Connect(const std::shared_ptr<Shared>& shared, int meeting,
+ncclResult_t Connect(const std::shared_ptr<Shared>& shared, SocketPlace meeting,
                      const Shared* parent = nullptr) {
   if (const ncclResult_t injected = fail_next_init.exchange(ncclSuccess); injected != ncclSuccess) {
     return injected;
@@ -371,26 +372,26 @@ ncclResult_t Split(const std::shared_ptr<Shared>& parent, const std::shared_ptr<
   for (const std::vector<int>& ranks : zeroth::SplitGroups(requests)) {
     if (std::find(ranks.begin(), ranks.end(), parent->rank) != ranks.end()) members = ranks;
   }
-  int name = 0;
+  SocketPlace place = 0;
   std::vector<Transfer> transfers;
   const bool leads = !members.empty() && members.front() == parent->rank;
   if (leads) {
     const auto meeting = ServeMeeting();
     if (!meeting.ok()) return ncclSystemError;
-    name = *meeting;
+    place = *meeting;
     for (int member : members) {
       if (member == parent->rank) continue;
-      transfers.push_back({true, member, reinterpret_cast<char*>(&name), sizeof(name)});
+      transfers.push_back({true, member, reinterpret_cast<char*>(&place), sizeof(place)});
     }
   } else if (!members.empty()) {
-    transfers.push_back({false, members.front(), reinterpret_cast<char*>(&name), sizeof(name)});
+    transfers.push_back({false, members.front(), reinterpret_cast<char*>(&place), sizeof(place)});
   }
   if (!parent->mesh->Run(parent->mesh->TakeNumber(), transfers).ok()) return ncclRemoteError;
   if (child == nullptr) return ncclSuccess;
   child->ranks = static_cast<int>(members.size());
   child->rank =
       static_cast<int>(std::find(members.begin(), members.end(), parent->rank) - members.begin());
-  return Connect(child, name, parent.get());
+  return Connect(child, place, parent.get());
 }
 
 void Await(ncclComm_t communicator) {
@@ -434,7 +435,7 @@ ncclResult_t ncclGetVersion(int* version) {
 }
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
-  const absl::StatusOr<int> meeting = ServeMeeting();
+  const absl::StatusOr<SocketPlace> meeting = ServeMeeting();
   if (!meeting.ok()) return ncclSystemError;
   const UniqueId content = {kIdMagic, *meeting};
   *id = {};
@@ -464,7 +465,7 @@ ncclResult_t ncclCommInitRankScalable(ncclComm_t* communicator, int ranks, int r
     if (content.magic != kIdMagic) return ncclInvalidArgument;
   }
   several_roots += roots > 1 ? 1 : 0;
-  // On one machine one meeting is enough for all.
+  // One meeting is enough for the few ranks of a test.
   return ncclCommInitRankConfig(communicator, ranks, ids[0], rank, config);
 }
 
