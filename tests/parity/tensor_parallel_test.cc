@@ -61,7 +61,8 @@ std::vector<RunSetup> AllSetups() {
   }
   for (const char* model : Families()) {
     RunSetup sequence = Divided(model, 4, 2).back();
-    sequence.tensor.sequence = true;
+    // The gate of a shared expert does not support it.
+    sequence.tensor.sequence = std::string(model) != "qwen2_moe_tiny";
     setups.push_back(sequence);
   }
   return setups;
