@@ -15,6 +15,7 @@
 #include "absl/strings/str_join.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/checkpoint/hf_text_model.h"
 #include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/file/json.h"
 #include "zeroth/core/base/file/temporary_path.h"
@@ -61,7 +62,11 @@ absl::StatusOr<HfDirectory> HfDirectory::Open(const std::string& path) {
   }
   ZEROTH_ASSIGN_OR_RETURN(HfConfig config, HfConfig::Load(config_path));
   ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<const WeightsSource> weights, HfWeights::Open(path));
-  return HfDirectory(path, std::move(config), std::move(weights));
+  if (!HasTextModel(config)) return HfDirectory(path, std::move(config), std::move(weights));
+  ZEROTH_ASSIGN_OR_RETURN(HfTextModel text, TakeTextModel(config, std::move(weights)));
+  HfDirectory directory(path, std::move(text.config), std::move(text.weights));
+  directory.left_out_ = std::move(text.left_out);
+  return directory;
 }
 
 absl::Status HfDirectory::SetTokenizerFiles(const std::map<std::string, std::string>& files) {

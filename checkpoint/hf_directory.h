@@ -22,7 +22,8 @@
 namespace zeroth {
 
 // A Hugging Face model directory, opened for reading. Open checks config.json and the weights'
-// headers. Immutable and thread-safe; movable.
+// headers. Of a model of text and images it has the text model (hf_text_model.h). Immutable and
+// thread-safe; movable.
 class HfDirectory {
  public:
   // NotFound if `path`, its config.json or its weights are missing; InvalidArgument if it is not a
@@ -48,6 +49,9 @@ class HfDirectory {
   // Why the model has no tokenizer files although it comes with a vocabulary; empty otherwise.
   const std::string& tokenizer_problem() const { return tokenizer_problem_; }
   void set_tokenizer_problem(std::string problem) { tokenizer_problem_ = std::move(problem); }
+  // The parts of the model that the configuration and the weights here leave out, in words; empty
+  // if there are none.
+  const std::string& left_out() const { return left_out_; }
   const HfConfig& config() const { return config_; }
   const WeightsSource& weights() const { return *weights_; }
   const std::shared_ptr<const WeightsSource>& shared_weights() const { return weights_; }
@@ -63,6 +67,7 @@ class HfDirectory {
   std::string tokenizer_path_;
   std::shared_ptr<const void> tokenizer_files_;  // removes them in the end
   std::string tokenizer_problem_;
+  std::string left_out_;
   HfConfig config_;
   std::shared_ptr<const WeightsSource> weights_;
 };

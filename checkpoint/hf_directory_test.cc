@@ -5,8 +5,10 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
 
 #include "zeroth/core/base/file/temporary_directory.h"
 
@@ -16,6 +18,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Pair;
+using ::testing::StartsWith;
 
 TEST(HfDirectoryTest, OpensWhatTransformersWrote) {
   for (const char* path : {"tests/testdata/gpt2_tiny", "tests/testdata/llama_tiny/"}) {
@@ -25,6 +28,52 @@ TEST(HfDirectoryTest, OpensWhatTransformersWrote) {
     EXPECT_GT(directory->weights().names().size(), 20u);
     EXPECT_TRUE(directory->TokenizerFiles().empty());
   }
+}
+
+TEST(HfDirectoryTest, TakesTheTextModelOfAModelOfImages) {
+  const auto directory = HfDirectory::Open("tests/testdata/gemma3_vision_tiny");
+  ASSERT_TRUE(directory.ok()) << directory.status();
+  const HfConfig& config = directory->config();
+  EXPECT_EQ(*config.ModelType(), "gemma3_text");
+  EXPECT_EQ(*config.GetInt("hidden_size"), 24);
+  EXPECT_EQ(config.json()["eos_token_id"], nlohmann::json({256, 255}));
+  EXPECT_FALSE(config.Has("vision_config"));
+  const WeightsSource& weights = directory->weights();
+  EXPECT_EQ(weights.names().size(), 80u);
+  for (const std::string& name : weights.names()) EXPECT_THAT(name, StartsWith("model."));
+  const auto values = weights.ReadAll("model.norm.weight", Shape({24}));
+  ASSERT_TRUE(values.ok()) << values.status();
+  EXPECT_THAT(directory->left_out(), HasSubstr("vision tower"));
+  EXPECT_TRUE(HfDirectory::Open("tests/testdata/gemma3_tiny")->left_out().empty());
+}
+
+// A saved state_dict has the names of transformers' modules. Sizes that are defaults may be absent.
+TEST(HfDirectoryTest, TakesTheTextModelUnderTheNamesOfModules) {
+  const TemporaryDirectory dir;
+  const auto open = [&](const std::string& config, const std::string& header) {
+    dir.Write("config.json", config);
+    const auto size = static_cast<char>(header.size());
+    dir.Write("model.safetensors",
+              std::string(1, size) + std::string(7, '\0') + header + std::string(8, '\0'));
+    return HfDirectory::Open(dir.path());
+  };
+  const std::string later = R"("model.language_model.x":{"dtype":"F32","shape":[1],)"
+                            R"("data_offsets":[0,4]})";
+  const std::string with_vision =
+      absl::StrCat("{", later, R"(,"model.vision_tower.y":{)", R"("dtype":"F32","shape":[1],)",
+                   R"("data_offsets":[4,8]}})");
+  const auto directory =
+      open(R"({"model_type":"gemma3","text_config":{"hidden_size":8}})", with_vision);
+  ASSERT_TRUE(directory.ok()) << directory.status();
+  EXPECT_THAT(directory->weights().names(), ElementsAre("model.x"));
+  EXPECT_EQ(*directory->config().GetInt("vocab_size"), 262208);
+  EXPECT_EQ(*directory->config().GetInt("hidden_size"), 8);
+  const auto twice = open(R"({"model_type":"gemma3","text_config":{}})",
+                          absl::StrCat("{", later, R"(,"language_model.model.x":{"dtype":"F32",)",
+                                       R"("shape":[1],"data_offsets":[4,8]}})"));
+  EXPECT_THAT(std::string(twice.status().message()), HasSubstr("are both \"model.x\""));
+  const auto without = open(R"({"model_type":"gemma3"})", with_vision);
+  EXPECT_THAT(std::string(without.status().message()), HasSubstr("\"text_config\" is missing"));
 }
 
 TEST(HfDirectoryTest, FindsTokenizerFiles) {

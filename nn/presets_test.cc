@@ -19,7 +19,8 @@ TEST(PresetsTest, HaveThePublishedNumbersOfParameters) {
       {"olmo2_1b", 1484916736},       {"qwen25_0_5b", 494032768},    {"qwen3_0_6b", 596049920},
       {"qwen3_30b_a3b", 30532122624}, {"mixtral_8x7b", 46702792704}, {"gemma3_1b", 999885952},
       {"gemma2_2b", 2614341888},      {"gemma2_9b", 9241705984},     {"phi3_mini", 3821079552},
-      {"phi4", 14659507200}};
+      {"phi4", 14659507200},          {"gemma3_4b", 3880263168},     {"gemma3_12b", 11766034176},
+      {"gemma3_27b", 27009346304}};
   for (const std::string& name : PresetNames()) {
     const absl::StatusOr<nlohmann::json> config = PresetConfig(name);
     ASSERT_TRUE(config.ok()) << config.status();

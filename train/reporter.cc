@@ -14,6 +14,7 @@
 #include "absl/strings/str_replace.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/checkpoint/hf_directory.h"
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/comm_stats.h"
@@ -266,6 +267,11 @@ void Reporter::PrintHeader(double gemm_rate, int64_t steps) {
                       static_cast<double>(ParameterCount(trainer_.model())) / 1e6,
                       trainer_.model().vocab_size(),
                       input_.tokenizer == nullptr ? "none" : input_.tokenizer->name()));
+  if (const HfDirectory* const files = input_.source.directory();
+      files != nullptr && !files->left_out().empty()) {
+    Say(absl::StrCat("          the language model alone: ", files->left_out(),
+                     ", are neither trained nor exported"));
+  }
   PrintAdapters();
   PrintFp8();
   Say(absl::StrFormat("data      %s, %d tokens", input_.data->description(),

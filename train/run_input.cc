@@ -307,6 +307,15 @@ LoaderOptions LoaderOptionsFor(const RunSpec& spec, const RunInput& input, int r
 absl::StatusOr<ExportOptions> ExportOptionsOf(const RunSpec& spec, const RunInput& input,
                                               HfDirectoryKind kind) {
   const TrainOptions& options = spec.options;
+  const HfDirectory* const files = input.source.directory();
+  if (kind == HfDirectoryKind::kAdapter && files != nullptr && !files->left_out().empty()) {
+    return Unimplemented("--lora_export=", OptionText("lora_export", options),
+                         ": --init_from=", options.init_from, " has ", files->left_out(),
+                         ", with which transformers names layers otherwise, so that PEFT would not "
+                         "find those of the "
+                         "adapter; write the text model alone by tools/convert --in=",
+                         options.init_from, " --out=DIRECTORY, and give --init_from=DIRECTORY");
+  }
   ExportOptions result;
   result.token_ids = input.source.TokenIds(input.tokenizer.get());
   if (input.end_of_turn.has_value()) AddEndOfTurn(*input.end_of_turn, result.token_ids);

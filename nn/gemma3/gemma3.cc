@@ -53,7 +53,20 @@ DecoderFamily Gemma3() {
                        {"_sliding_window_pattern", nullptr, FixedKey::Use::kUnused}});
   const nlohmann::json more = {
       {"head_dim", 256}, {"sliding_window", 512}, {"query_pre_attn_scalar", 256}};
-  family.presets = {{"gemma3_1b", 262144, 32768, 1152, 26, 4, 1, 6912, 1e6, 1e-6, more}};
+  // The larger ones are the text models of models with a vision tower.
+  const auto larger = [](int64_t head_dim, int64_t scalar) -> nlohmann::json {
+    return {{"head_dim", head_dim},
+            {"sliding_window", 1024},
+            {"query_pre_attn_scalar", scalar},
+            {"rope_scaling", {{"factor", 8.0}, {"rope_type", "linear"}}}};
+  };
+  constexpr int64_t kWords = 262208;
+  constexpr int64_t kContext = 131072;
+  family.presets = {
+      {"gemma3_1b", 262144, 32768, 1152, 26, 4, 1, 6912, 1e6, 1e-6, more},
+      {"gemma3_4b", kWords, kContext, 2560, 34, 8, 4, 10240, 1e6, 1e-6, larger(256, 256)},
+      {"gemma3_12b", kWords, kContext, 3840, 48, 16, 8, 15360, 1e6, 1e-6, larger(256, 256)},
+      {"gemma3_27b", kWords, kContext, 5376, 62, 32, 16, 21504, 1e6, 1e-6, larger(128, 168)}};
   return family;
 }
 
@@ -65,8 +78,8 @@ const ModelRegistration with_vision(
        const ModelOptions&) -> absl::StatusOr<std::unique_ptr<LanguageModel>> {
       return Unimplemented(
           "model_type \"gemma3\" has a vision tower, which is not computed here; expected a text "
-          "model: model_type \"gemma3_text\", with the keys of \"text_config\" and the weights of "
-          "the language model under the names of Gemma3ForCausalLM");
+          "model: model_type \"gemma3_text\", with the keys of \"text_config\". From a directory "
+          "with weights (--init_from) its text model is taken");
     },
     {});
 

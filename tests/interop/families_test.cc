@@ -38,7 +38,8 @@ TEST_P(FamilyTest, WhatIsExportedIsWhatTransformersReads) {
   const fs::path out = Scratch() / "out";
   Train(out, {"--steps=0", "--checkpoint_every=0", "--keep_last=2"});
   // The file's settings of rotary positions, sizes and experts are kept.
-  const nlohmann::json before = nlohmann::json::parse(Read(Recorded() + "/config.json"));
+  nlohmann::json before = nlohmann::json::parse(Read(Recorded() + "/config.json"));
+  if (before.contains("text_config")) before = nlohmann::json(before["text_config"]);
   const nlohmann::json after = nlohmann::json::parse(Read(out / "final/config.json"));
   for (const char* key :
        {"model_type", "architectures", "rope_theta", "rope_scaling", "rope_parameters",
@@ -70,11 +71,29 @@ TEST_P(FamilyTest, RecomputedAndResumedRunsHaveTheSameBits) {
   }
 }
 
+TEST(ModelOfImagesTest, SaysThatTheTextModelAloneIsTrained) {
+  const std::string model = "tests/testdata/gemma3_vision_tiny";
+  const Flags flags = {"--init_from=" + model, "--data=" + model + "/tokens.npy",
+                       "--seq_len=32",         "--steps=1",
+                       "--batch_size=2",       "--sample_tokens=0",
+                       "--lora_rank=2"};
+  const Outcome run = RunTrainer(With(flags, {"--out=" + (Scratch() / "out").string()}));
+  EXPECT_EQ(run.exit_code, 0) << run.output;
+  EXPECT_NE(run.output.find("the language model alone: the vision tower"), std::string::npos)
+      << run.output;
+  const Outcome adapter =
+      RunTrainer(With(flags, {"--lora_export=both", "--out=" + (Scratch() / "adapter").string()}));
+  EXPECT_NE(adapter.exit_code, 0);
+  EXPECT_NE(adapter.output.find("write the text model alone by tools/convert"), std::string::npos)
+      << adapter.output;
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, FamilyTest,
-                         ::testing::Values("gemma2_tiny", "gemma3_tiny", "llama31_tiny",
-                                           "dots1_tiny", "qwen2_moe_tiny", "mistral_tiny",
-                                           "mixtral_tiny", "olmo2_tiny", "phi3_tiny", "qwen2_tiny",
-                                           "qwen3_moe_tiny", "qwen3_tiny"),
+                         ::testing::Values("gemma2_tiny", "gemma3_tiny", "gemma3_vision_tiny",
+                                           "llama31_tiny", "dots1_tiny", "qwen2_moe_tiny",
+                                           "mistral_tiny", "mixtral_tiny", "olmo2_tiny",
+                                           "phi3_tiny", "qwen2_tiny", "qwen3_moe_tiny",
+                                           "qwen3_tiny"),
                          [](const auto& model) { return std::string(model.param); });
 
 }  // namespace

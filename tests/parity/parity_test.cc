@@ -39,6 +39,12 @@ std::vector<RunSetup> FewSetups() {
       setups.push_back(setup);
     }
   }
+  // The same family as gemma3_tiny, from the files of a model of text and images.
+  for (const int world_size : {1, 2, 4}) {
+    RunSetup setup = SetupsFor("gemma3_vision_tiny", world_size).front();
+    setup.strategy = "full_shard";
+    setups.push_back(setup);
+  }
   return setups;
 }
 

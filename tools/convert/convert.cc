@@ -203,6 +203,13 @@ std::string GgufName(const ConvertOptions& options) {
   return options.name.empty() ? LastPart(options.in) : options.name;
 }
 
+// Says which parts of the model the output lacks.
+void NoteLeftOut(const HfDirectory& model, Notes* notes) {
+  if (model.left_out().empty()) return;
+  notes->push_back(
+      absl::StrCat("It has the language model alone, without ", model.left_out(), "."));
+}
+
 absl::StatusOr<Notes> AdapterToGguf(const ConvertOptions& options, const Types& types) {
   if (types.mix || options.vocabulary != "auto") {
     return InvalidArgument(
@@ -236,6 +243,7 @@ absl::StatusOr<Notes> ToGguf(const ConvertOptions& options, const Types& types) 
   ZEROTH_ASSIGN_OR_RETURN(gguf.vocabulary, ChooseVocabulary(model, options.vocabulary));
   Notes notes = {absl::StrCat("Wrote the GGUF file ", options.out, "."),
                  VocabularyNote(gguf.vocabulary)};
+  NoteLeftOut(model, &notes);
   ZEROTH_RETURN_IF_ERROR(ConvertHfToGguf(model, options.out, gguf, &notes));
   return notes;
 }
@@ -299,7 +307,9 @@ absl::StatusOr<Notes> DirectoryToDirectory(const ConvertOptions& options, const 
   }
   ZEROTH_ASSIGN_OR_RETURN(const HfDirectory model, OpenModel(options.in, options.base));
   ZEROTH_RETURN_IF_ERROR(ConvertHfToHf(model, options.out, convert));
-  return DirectoryNotes(options);
+  Notes notes = DirectoryNotes(options);
+  NoteLeftOut(model, &notes);
+  return notes;
 }
 
 // Needs the base model: the order of an adapter's rows depends on the rows per head, which the GGUF

@@ -102,6 +102,17 @@ TEST(ConvertTest, ADirectoryInAnotherTypeAndInSeveralFiles) {
   EXPECT_TRUE(HfDirectory::Open(dir.File("from_gguf")).ok());
 }
 
+TEST(ConvertTest, TheTextModelOfAModelOfImages) {
+  const TemporaryDirectory dir;
+  const auto notes = Convert(Options("tests/testdata/gemma3_vision_tiny", dir.File("text")));
+  ASSERT_TRUE(notes.ok()) << notes.status();
+  EXPECT_THAT(notes->back(), HasSubstr("without the vision tower"));
+  const auto model = HfDirectory::Open(dir.File("text"));
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ(*model->config().ModelType(), "gemma3_text");
+  EXPECT_TRUE(model->left_out().empty());
+}
+
 TEST(ConvertTest, SaysWhatIsWrongWithTheOptions) {
   const TemporaryDirectory dir;
   const std::string gguf = dir.File("m.gguf");
