@@ -1,17 +1,19 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A file is a line of JSON, its header, and then the losses of each source, fp32 [rows, seq_len],
-// little-endian.
+// A file is its key as a line of JSON, a line with the checksum of the rest, and then the losses of
+// each source, fp32 [rows, seq_len], little-endian. Readers know the first line and the size of a
+// file of their key, so that they parse nothing and allocate no more than they need.
 
 #include "zeroth/data/reference_cache.h"
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
+#include <cstddef>
 #include <filesystem>
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -19,7 +21,7 @@
 
 #include "zeroth/core/base/checksum.h"
 #include "zeroth/core/base/file/errno_status.h"
-#include "zeroth/core/base/file/file_util.h"
+#include "zeroth/core/base/file/random_access_file.h"
 #include "zeroth/core/base/file/temporary_path.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/data/token_source.h"
@@ -30,19 +32,22 @@ namespace {
 static_assert(std::endian::native == std::endian::little);
 
 // The version of files. Those of other versions are not found.
-constexpr int kFormat = 1;
+constexpr int kFormat = 2;
+constexpr size_t kChecksumLine = 17;  // with the end of the line
 
-nlohmann::json HeaderOf(const ReferenceCacheKey& key) {
-  return {{"format", kFormat},
-          {"recipe", key.recipe},
-          {"data", key.data},
-          {"rows", key.rows},
-          {"seq_len", key.seq_len}};
+std::string HeaderOf(const ReferenceCacheKey& key) {
+  const nlohmann::json header = {{"format", kFormat},
+                                 {"recipe", key.recipe},
+                                 {"data", key.data},
+                                 {"rows", key.rows},
+                                 {"seq_len", key.seq_len}};
+  // Paths in a recipe need not be UTF-8.
+  return header.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
-// Paths in a recipe need not be UTF-8.
-std::string TextOf(const nlohmann::json& header) {
-  return header.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+absl::Span<const uint8_t> BytesOf(const std::vector<float>& losses) {
+  return absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(losses.data()),
+                             losses.size() * sizeof(float));
 }
 
 absl::Status AddMarks(const TokenSource& source, ChecksumStream& checksum) {
@@ -70,36 +75,41 @@ absl::StatusOr<std::string> ChecksumOfRows(const Mixture& data) {
 }
 
 std::string ReferenceCachePath(const std::string& directory, const ReferenceCacheKey& key) {
-  return absl::StrCat(directory, "/", ChecksumText(ChecksumOf(TextOf(HeaderOf(key)))),
-                      ".reference");
+  return absl::StrCat(directory, "/", ChecksumText(ChecksumOf(HeaderOf(key))), ".reference");
 }
 
 absl::StatusOr<ReferenceLosses> ReadReferenceCache(const std::string& path,
                                                    const ReferenceCacheKey& key) {
-  ZEROTH_ASSIGN_OR_RETURN(const std::string content, ReadFile(path));
+  ZEROTH_ASSIGN_OR_RETURN(const RandomAccessFile file, RandomAccessFile::Open(path));
   const auto wrong = [&path](absl::string_view what) {
     return absl::DataLossError(absl::StrCat(path, " ", what));
   };
-  const size_t end = content.find('\n');
-  if (end == std::string::npos) return wrong("has no header");
-  auto header = nlohmann::json::parse(content.substr(0, end), nullptr, /*allow_exceptions=*/false);
-  if (!header.is_object()) return wrong("has no header");
-  const absl::string_view values = absl::string_view(content).substr(end + 1);
-  if (header.value("checksum", nlohmann::json()) != ChecksumText(ChecksumOf(values))) {
-    return wrong("does not have the checksum that its header says");
+  const std::string header = HeaderOf(key);
+  size_t size = header.size() + kChecksumLine;
+  for (const int64_t rows : key.rows) {
+    size += static_cast<size_t>(rows * key.seq_len) * sizeof(float);
   }
-  header.erase("checksum");
-  if (TextOf(header) != TextOf(HeaderOf(key))) return wrong("has losses of another key");
+  if (file.size() != size) {
+    return wrong(absl::StrCat("has ", file.size(), " bytes, expected ", size));
+  }
+  std::string lines(header.size() + kChecksumLine, '\0');
+  ZEROTH_RETURN_IF_ERROR(
+      file.Read(0, absl::MakeSpan(reinterpret_cast<uint8_t*>(lines.data()), lines.size())));
+  if (!absl::StartsWith(lines, header)) return wrong("has losses of another key");
   ReferenceLosses losses;
-  size_t at = 0;
+  ChecksumStream checksum;
+  size_t at = lines.size();
   for (const int64_t rows : key.rows) {
     std::vector<float>& of_source = losses.emplace_back(static_cast<size_t>(rows * key.seq_len));
     const size_t bytes = of_source.size() * sizeof(float);
-    if (values.size() - at < bytes) return wrong("has too few losses");
-    std::memcpy(of_source.data(), values.data() + at, bytes);
+    ZEROTH_RETURN_IF_ERROR(
+        file.Read(at, absl::MakeSpan(reinterpret_cast<uint8_t*>(of_source.data()), bytes)));
+    checksum.Add(BytesOf(of_source));
     at += bytes;
   }
-  if (at != values.size()) return wrong("has too many losses");
+  if (lines != absl::StrCat(header, ChecksumText(checksum.Value()), "\n")) {
+    return wrong("does not have the checksum that it says");
+  }
   return losses;
 }
 
@@ -111,14 +121,19 @@ absl::Status WriteReferenceCache(const std::string& path, const ReferenceCacheKe
   if (error) {
     return ErrnoStatus(error.value(), absl::StrCat("create directory ", directory.string()));
   }
-  std::string values;
+  ChecksumStream checksum;
+  size_t bytes = 0;
   for (const std::vector<float>& of_source : losses) {
-    values.append(reinterpret_cast<const char*>(of_source.data()),
-                  of_source.size() * sizeof(float));
+    checksum.Add(BytesOf(of_source));
+    bytes += BytesOf(of_source).size();
   }
-  nlohmann::json header = HeaderOf(key);
-  header["checksum"] = ChecksumText(ChecksumOf(values));
-  return ReplaceFile(path, absl::StrCat(TextOf(header), "\n", values));
+  std::string content = absl::StrCat(HeaderOf(key), ChecksumText(checksum.Value()), "\n");
+  content.reserve(content.size() + bytes);
+  for (const std::vector<float>& of_source : losses) {
+    content.append(reinterpret_cast<const char*>(of_source.data()),
+                   of_source.size() * sizeof(float));
+  }
+  return ReplaceFile(path, content);
 }
 
 }  // namespace zeroth

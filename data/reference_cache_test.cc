@@ -72,8 +72,13 @@ TEST(ReferenceCacheTest, AFileHasTheLossesOfItsKeyOrNone) {
     const auto changed = ReadReferenceCache(path, key);
     EXPECT_EQ(changed.status().code(), absl::StatusCode::kDataLoss) << i;
   }
-  for (const size_t size : {content.size() - 1, size_t{10}, size_t{0}}) {
-    ASSERT_EQ(WriteFileDurably(path, content.substr(0, size)), absl::OkStatus());
+  // Not even one that is JSON of great depth.
+  ASSERT_EQ(WriteFileDurably(path, std::string(content.size(), '[')), absl::OkStatus());
+  EXPECT_EQ(ReadReferenceCache(path, key).status().code(), absl::StatusCode::kDataLoss);
+  for (const size_t size : {content.size() + 1, content.size() - 1, size_t{10}, size_t{0}}) {
+    std::string resized = content;
+    resized.resize(size);
+    ASSERT_EQ(WriteFileDurably(path, resized), absl::OkStatus());
     EXPECT_EQ(ReadReferenceCache(path, key).status().code(), absl::StatusCode::kDataLoss);
   }
 }

@@ -84,6 +84,10 @@ absl::Status CheckObjective(const TrainOptions& o) {
   if (!compares && o.reference != defaults.reference) {
     return refuse("reference", "only dpo, ipo and kto compare with a reference; leave it out");
   }
+  if (o.reference.empty()) {
+    return refuse("reference",
+                  "it names no model; expected auto, cached, adapter_off or a model's path");
+  }
   const bool judges = o.objective == Objective::kKto;
   if (!judges && o.desirable_weight != defaults.desirable_weight) {
     return refuse("desirable_weight", "only kto has it; leave it out");

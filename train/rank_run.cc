@@ -4,7 +4,6 @@
 
 #include "zeroth/train/rank_run.h"
 
-#include <iostream>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -73,12 +72,7 @@ absl::Status RankRun::Run() {
 
 absl::Status RankRun::SetUpAndTrain() {
   ZEROTH_RETURN_IF_ERROR(SetUp());
-  if (interrupted_) {
-    if (world_.rank() == 0) {
-      std::cout << "interrupted before the first step, while the losses of the reference were "
-                   "computed: nothing is lost\n"
-                << std::flush;
-    }
+  if (interrupted_) {  // while the losses of the reference were computed
     end_ = RunEnd::kInterrupted;
     return MeetAtEnd();
   }
@@ -155,17 +149,19 @@ absl::Status RankRun::SetUp() {
         "--cuda_graphs needs --device=cuda and, with --comm=local, --world_size=1");
   }
   trace_.emplace(ParseStepRange(options_.trace), world_, device());
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, input_.source.Build());
+  // Before anything that takes long, so that errors of the directory come first, and later errors
+  // can leave a flight record.
+  if (!spec_.only_evaluates()) {
+    ZEROTH_ASSIGN_OR_RETURN(store_, RunStore::Open(spec_, input_, *rank_, *model));
+  }
   ZEROTH_RETURN_IF_ERROR(HashData());
   std::vector<std::string> notes;
   ZEROTH_RETURN_IF_ERROR(ComputeReferences(notes));
   if (interrupted_) return absl::OkStatus();
-  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, input_.source.Build());
   ZEROTH_ASSIGN_OR_RETURN(
       trainer_,
       Trainer::Create(*rank_, std::move(model), TrainerOptionsFor(options_, trace_->timeline())));
-  if (!spec_.only_evaluates()) {
-    ZEROTH_ASSIGN_OR_RETURN(store_, RunStore::Open(spec_, input_, *trainer_));
-  }
   if (input_.eval_data != nullptr) {
     LoaderOptions eval_options = LoaderOptionsFor(spec_, input_, world_.rank());
     eval_options.shuffle = false;  // every evaluation reads the same text
@@ -174,14 +170,13 @@ absl::Status RankRun::SetUp() {
     ZEROTH_ASSIGN_OR_RETURN(eval_loader_, DataLoader::Create(input_.eval_data, eval_options));
   }
   ZEROTH_RETURN_IF_ERROR(FillOrResume(notes));
-  std::vector<std::string> kernel_notes;
-  ZEROTH_RETURN_IF_ERROR(SayAttention(kernel_notes));
+  ZEROTH_ASSIGN_OR_RETURN(const std::string attention, DescribeAttention(trainer_->model()));
   ZEROTH_ASSIGN_OR_RETURN(const double gemm_rate,
                           MeasureGemmRate(world_, device(), trainer_->kernels(),
                                           options_.mixed_precision().param_dtype));
   if (store_ != nullptr) {
     const auto resumed = first_step_ > 0 ? std::optional(first_step_) : std::nullopt;
-    ZEROTH_ASSIGN_OR_RETURN(const std::vector<std::string> more, store_->Begin(resumed));
+    ZEROTH_ASSIGN_OR_RETURN(const std::vector<std::string> more, store_->Begin(*trainer_, resumed));
     notes.insert(notes.end(), more.begin(), more.end());
     const std::string under_mpirun = SignalsUnderMpirun();
     if (store_->can_save() && !under_mpirun.empty()) {
@@ -202,7 +197,7 @@ absl::Status RankRun::SetUp() {
   // The notes read the tokenizer's files, and only rank 0 prints them.
   const bool fine_tunes = !options_.init_from.empty() && !spec_.only_evaluates();
   if (fine_tunes && world_.rank() == 0) AddFineTuningNotes(notes);
-  notes.insert(notes.end(), kernel_notes.begin(), kernel_notes.end());
+  if (!attention.empty()) notes.push_back(absl::StrCat("attention ", attention));
   const std::string gathers = trainer_->sharding().units()[0]->mesh().shard_gather().GatherNote();
   if (!gathers.empty()) notes.push_back(absl::StrCat("gathers   ", gathers));
   if (input_.tokenizer == nullptr && options_.sample_tokens > 0) {
@@ -301,17 +296,13 @@ absl::Status RankRun::FillOrResume(std::vector<std::string>& notes) {
   return absl::OkStatus();
 }
 
-absl::Status RankRun::SayAttention(std::vector<std::string>& notes) const {
-  std::optional<AttentionShape> shape = FindAttentionShape(trainer_->model());
-  if (!shape.has_value()) return absl::OkStatus();
+absl::StatusOr<std::string> RankRun::DescribeAttention(const LanguageModel& model) const {
+  std::optional<AttentionShape> shape = FindAttentionShape(model);
+  if (!shape.has_value()) return "";
   shape->batch = options_.batch_size;
   shape->seq = options_.seq_len;
-  ZEROTH_ASSIGN_OR_RETURN(
-      const std::string attention,
-      kernels::DescribeAttention(trainer_->kernels(), *shape,
-                                 options_.mixed_precision().param_dtype, input_.within_documents));
-  if (!attention.empty()) notes.push_back(absl::StrCat("attention ", attention));
-  return absl::OkStatus();
+  return kernels::DescribeAttention(
+      rank_->kernels(), *shape, options_.mixed_precision().param_dtype, input_.within_documents);
 }
 
 DataOrder RankRun::Order() const {

@@ -60,7 +60,7 @@ class RankRun {
   // Computes the checksum of the data.
   absl::Status HashData();
   // With a cached --reference: keeps its losses of the sequences that the run is going to read. Its
-  // model is in memory only while it computes those that no earlier run has left.
+  // model is in memory, in trainer_, only while it computes those that no earlier run has left.
   absl::Status ComputeReferences(std::vector<std::string>& notes);
   // The steps of ComputeReferences.
   struct Compared;
@@ -68,10 +68,12 @@ class RankRun {
   // The windows of data that the run may read, from each checkpoint that it may resume.
   absl::StatusOr<Windows> WindowsToCome();
   absl::Status FindRows(Compared& part);
-  absl::Status ReadCache(const ModelSource& source, Compared& part);
-  // Adds to `notes` which kernel computes attention at the shape of training, if there is a choice.
-  // Fails if the requested kernel does not support that shape.
-  absl::Status SayAttention(std::vector<std::string>& notes) const;
+  absl::Status ReadCache(const ModelSource& source, const std::string& attention, Compared& part);
+  // On rank 0: keeps the losses for later runs. FailedPrecondition with --cache_dir=none.
+  absl::Status WriteCache(const Compared& part) const;
+  // Says which kernel computes attention of `model` at the shape of training, or nothing if there
+  // is no choice. Fails if the requested kernel does not support that shape.
+  absl::StatusOr<std::string> DescribeAttention(const LanguageModel& model) const;
   // Names options of a fine-tuning run that have the defaults of training from scratch.
   void AddFineTuningNotes(std::vector<std::string>& notes) const;
   // Says how much of the held-out data an evaluation reads, unless it is all of it.
@@ -156,8 +158,8 @@ class RankRun {
   // The reference's losses of the training and held-out pairs; null unless --reference is cached.
   std::shared_ptr<const ReferenceLosses> reference_;
   std::shared_ptr<const ReferenceLosses> eval_reference_;
-  std::optional<StepTrace> trace_;  // outlives the trainer, which writes to its timeline
-  std::unique_ptr<Trainer> trainer_;
+  std::optional<StepTrace> trace_;      // outlives the trainer, which writes to its timeline
+  std::unique_ptr<Trainer> trainer_;    // of the reference while its losses are computed
   std::unique_ptr<RunStore> store_;     // null: the run only evaluates
   std::unique_ptr<Reporter> reporter_;  // null except on rank 0
   uint64_t content_ = 0;                // hash of the data

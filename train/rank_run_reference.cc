@@ -40,9 +40,10 @@ struct CacheFile {
 };
 
 absl::StatusOr<CacheFile> FindCacheFile(const TrainOptions& options, const ModelSource& source,
-                                        const std::string& spec, const Mixture& data) {
+                                        const std::string& attention, const std::string& spec,
+                                        const Mixture& data) {
   CacheFile cache;
-  ZEROTH_ASSIGN_OR_RETURN(cache.key.recipe, ReferenceRecipe(options, source));
+  ZEROTH_ASSIGN_OR_RETURN(cache.key.recipe, ReferenceRecipe(options, source, attention));
   ZEROTH_ASSIGN_OR_RETURN(cache.key.data, ChecksumOfRows(data));
   for (size_t i = 0; i < data.sources(); ++i) {
     cache.key.rows.push_back(data.source(i).size() / data.source(i).row_length());
@@ -67,6 +68,7 @@ struct RankRun::Compared {
   UsedRows missing{};
   // On rank 0, unless --cache_dir=none.
   absl::StatusOr<CacheFile> cache = absl::NotFoundError("");
+  bool found = false;    // in the file
   std::string damage{};  // of the file
 };
 
@@ -78,7 +80,7 @@ absl::StatusOr<RankRun::Windows> RankRun::WindowsToCome() {
   Windows windows;
   absl::Status status;
   if (world_.rank() == 0) {
-    for (const RunProgress& progress : SavedProgress(options_, options_.out)) {
+    for (const RunProgress& progress : SavedProgress(options_, out())) {
       const int64_t begin = Order().Differences(progress.data).empty() ? progress.sequences : 0;
       const absl::StatusOr<RunLength> length =
           LengthOf(options_, input_.sequences_per_epoch, progress.steps, begin);
@@ -109,28 +111,34 @@ absl::Status RankRun::FindRows(Compared& part) {
   return absl::OkStatus();
 }
 
-absl::Status RankRun::ReadCache(const ModelSource& source, Compared& part) {
-  bool found = false;
+absl::Status RankRun::ReadCache(const ModelSource& source, const std::string& attention,
+                                Compared& part) {
   if (world_.rank() == 0 && options_.cache_dir != "none") {
-    part.cache = FindCacheFile(options_, source, part.spec, *part.data);
+    part.cache = FindCacheFile(options_, source, attention, part.spec, *part.data);
     if (part.cache.ok()) {
       absl::StatusOr<ReferenceLosses> kept = ReadReferenceCache(part.cache->path, part.cache->key);
-      found = kept.ok();
-      if (found) {
+      part.found = kept.ok();
+      if (part.found) {
         part.losses = *std::move(kept);
       } else if (!absl::IsNotFound(kept.status())) {
         part.damage = std::string(kept.status().message());
       }
     }
   }
-  ZEROTH_ASSIGN_OR_RETURN(
-      const std::string text,
-      BroadcastText(world_, device(), 0, found ? "found" : "none", "kept losses of the reference"));
+  ZEROTH_ASSIGN_OR_RETURN(const std::string text,
+                          BroadcastText(world_, device(), 0, part.found ? "found" : "none",
+                                        "kept losses of the reference"));
   if (text == "found") {
     ZEROTH_RETURN_IF_ERROR(BroadcastReferenceLosses(world_, device(), part.losses));
   }
   part.missing = MissingRows(part.needed, part.losses, options_.seq_len);
   return absl::OkStatus();
+}
+
+absl::Status RankRun::WriteCache(const Compared& part) const {
+  if (options_.cache_dir == "none") return FailedPrecondition("--cache_dir=none keeps nothing");
+  ZEROTH_RETURN_IF_ERROR(part.cache.status());
+  return WriteReferenceCache(part.cache->path, part.cache->key, part.losses);
 }
 
 absl::Status RankRun::ComputeReferences(std::vector<std::string>& notes) {
@@ -148,17 +156,16 @@ absl::Status RankRun::ComputeReferences(std::vector<std::string>& notes) {
                      is_part ? options_.data : options_.eval_data, input_.eval_data,
                      &eval_reference_});
   }
-  std::unique_ptr<Trainer> trainer;
+  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> shape, source.Build());
+  ZEROTH_ASSIGN_OR_RETURN(const std::string attention, DescribeAttention(*shape));
   for (Compared& part : parts) {
     ZEROTH_RETURN_IF_ERROR(FindRows(part));
-    ZEROTH_RETURN_IF_ERROR(ReadCache(source, part));
+    ZEROTH_RETURN_IF_ERROR(ReadCache(source, attention, part));
     const int64_t missing = CountRows(part.missing);
     std::string note = absl::StrCat("reference losses of ", model, " on ", CountRows(part.needed),
                                     " sequences of ", part.flag);
     if (missing == 0) {
-      if (world_.rank() == 0 && part.cache.ok()) {
-        absl::StrAppend(&note, ", read from ", part.cache->path);
-      }
+      if (part.found) absl::StrAppend(&note, ", read from ", part.cache->path);
       notes.push_back(std::move(note));
       *part.result = std::make_shared<const ReferenceLosses>(std::move(part.losses));
       continue;
@@ -169,28 +176,39 @@ absl::Status RankRun::ComputeReferences(std::vector<std::string>& notes) {
                 << std::flush;
     }
     const Clock::time_point start = Clock::now();
-    if (trainer == nullptr) {
-      ZEROTH_ASSIGN_OR_RETURN(trainer, LoadReference(*rank_, source, options_));
+    if (trainer_ == nullptr) {
+      ZEROTH_ASSIGN_OR_RETURN(trainer_, LoadReference(*rank_, source, options_));
     }
     ZEROTH_ASSIGN_OR_RETURN(
         const bool done, ComputeReferenceLosses(
-                             *trainer, *part.data, LoaderOptionsFor(spec_, input_, world_.rank()),
+                             *trainer_, *part.data, LoaderOptionsFor(spec_, input_, world_.rank()),
                              part.missing, [this] { return WantsToStop(); }, part.losses));
     absl::StrAppend(&note, ", ", missing, " of them computed in ",
                     FormatDuration(std::chrono::duration<double>(Clock::now() - start).count()));
-    if (world_.rank() == 0 && options_.cache_dir != "none") {
-      absl::Status kept = part.cache.status();
-      if (kept.ok()) kept = WriteReferenceCache(part.cache->path, part.cache->key, part.losses);
-      absl::StrAppend(&note, part.damage.empty() ? "" : absl::StrCat(", since ", part.damage),
-                      kept.ok() ? absl::StrCat(", and kept in ", part.cache->path)
-                                : absl::StrCat(", and held in memory alone, since ", kept.message(),
-                                               "; --cache_dir names another directory, or none"));
-    }
     interrupted_ = !done;
+    if (world_.rank() == 0) {
+      const absl::Status kept = WriteCache(part);
+      if (interrupted_) {
+        std::cout << "interrupted before the first step, while the losses of the reference were "
+                     "computed: those so far are "
+                  << (kept.ok() ? absl::StrCat("kept in ", part.cache->path)
+                                : absl::StrCat("lost, since ", kept.message()))
+                  << "\n"
+                  << std::flush;
+      }
+      if (!part.damage.empty()) absl::StrAppend(&note, ", since ", part.damage);
+      if (kept.ok()) {
+        absl::StrAppend(&note, ", and kept in ", part.cache->path);
+      } else if (options_.cache_dir != "none") {
+        absl::StrAppend(&note, ", and held in memory alone, since ", kept.message(),
+                        "; --cache_dir names another directory, or none");
+      }
+    }
     if (interrupted_) return absl::OkStatus();
     notes.push_back(std::move(note));
     *part.result = std::make_shared<const ReferenceLosses>(std::move(part.losses));
   }
+  trainer_ = nullptr;
   return absl::OkStatus();
 }
 

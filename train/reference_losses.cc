@@ -70,12 +70,29 @@ absl::StatusOr<bool> OnAnyRank(Trainer& trainer, bool mine) {
   return sum[0] > 0;
 }
 
-// Writes the losses of these rows of one source to `losses`, those of all its rows. Returns false
-// if a rank wants to stop.
+// Returns the rows of each aligned group of `batch` rows that has a marked one. Only the group at
+// the end of the data may have fewer.
+std::vector<int64_t> WholeBatches(const std::vector<bool>& marked, int64_t batch) {
+  std::vector<int64_t> rows;
+  const auto size = static_cast<int64_t>(marked.size());
+  for (int64_t begin = 0; begin < size; begin += batch) {
+    const int64_t end = std::min(begin + batch, size);
+    if (std::find(marked.begin() + begin, marked.begin() + end, true) == marked.begin() + end) {
+      continue;
+    }
+    for (int64_t row = begin; row < end; ++row) rows.push_back(row);
+  }
+  return rows;
+}
+
+// Writes the losses of the marked rows of one source, and of those that share their batches, to
+// `losses`, which are of all its rows. Returns false if a rank wants to stop.
 absl::StatusOr<bool> ComputeRows(Trainer& trainer, const TokenSource& source,
-                                 const std::vector<int64_t>& rows, const LoaderOptions& options,
+                                 const std::vector<bool>& marked, const LoaderOptions& options,
                                  absl::FunctionRef<bool()> wants_to_stop,
                                  std::vector<float>& losses) {
+  const std::vector<int64_t> rows = WholeBatches(marked, options.batch_size);
+  if (rows.empty()) return true;
   ZEROTH_ASSIGN_OR_RETURN(
       const DataLoader loader,
       DataLoader::Create(std::make_shared<const PickedRows>(source, rows), options));
@@ -99,6 +116,7 @@ absl::StatusOr<bool> ComputeRows(Trainer& trainer, const TokenSource& source,
       for (int64_t row = 0; row < options.batch_size && done < rows.size(); ++row, ++done) {
         const auto from = gathered.begin() + rank * of_rank + row * options.seq_len;
         if (std::any_of(from, from + options.seq_len, [](float x) { return !std::isfinite(x); })) {
+          if (!marked[static_cast<size_t>(rows[done])]) continue;
           return absl::OutOfRangeError(
               absl::StrCat(source.description(), ": the reference has a loss in sequence ",
                            rows[done], " that is not finite; see whether its weights are"));
@@ -171,12 +189,7 @@ absl::StatusOr<bool> ComputeReferenceLosses(Trainer& trainer, const Mixture& dat
   in_order.first_window = 0;
   in_order.reference = nullptr;
   for (size_t i = 0; i < data.sources(); ++i) {
-    std::vector<int64_t> marked;
-    for (size_t row = 0; row < rows[i].size(); ++row) {
-      if (rows[i][row]) marked.push_back(static_cast<int64_t>(row));
-    }
-    if (marked.empty()) continue;
-    ZEROTH_ASSIGN_OR_RETURN(const bool done, ComputeRows(trainer, data.source(i), marked, in_order,
+    ZEROTH_ASSIGN_OR_RETURN(const bool done, ComputeRows(trainer, data.source(i), rows[i], in_order,
                                                          wants_to_stop, losses[i]));
     if (!done) return false;
   }

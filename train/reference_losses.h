@@ -34,9 +34,12 @@ absl::StatusOr<std::unique_ptr<Trainer>> LoadReference(Rank& rank, const ModelSo
                                                        const TrainOptions& options);
 
 // Writes the losses of the trainer's present weights at all targets of the marked rows of `data`,
-// which are rows of preference pairs, to `losses`. `loader` says how this rank reads them. Ranks
-// share the work, and each gets all losses. Calls `wants_to_stop` before each batch; once it is
-// true on any rank, returns false on all ranks, with the losses computed so far. Collective.
+// which are rows of preference pairs, to `losses`. `loader` says how this rank reads them. Also
+// computes the other rows of each aligned group of loader.batch_size rows that has a marked one:
+// the rows of a batch may change each other's bits (a scale of fp8, the matmul of an expert), so
+// that which of them are marked must not change the batches. Ranks share the work, and each gets
+// all losses. Calls `wants_to_stop` before each batch; once it is true on any rank, returns false
+// on all ranks, with the losses computed so far. Collective.
 absl::StatusOr<bool> ComputeReferenceLosses(Trainer& trainer, const Mixture& data,
                                             const LoaderOptions& loader, const UsedRows& rows,
                                             absl::FunctionRef<bool()> wants_to_stop,
@@ -46,8 +49,10 @@ absl::StatusOr<bool> ComputeReferenceLosses(Trainer& trainer, const Mixture& dat
 absl::Status BroadcastReferenceLosses(Communicator& world, Device& device, ReferenceLosses& losses);
 
 // Returns everything beside the data that determines the losses of the reference of a run: its
-// weights, by the paths, sizes and times of change of their files or by what initializes them, and
-// the options and the instructions with which they are computed. Errors of the file system.
-absl::StatusOr<std::string> ReferenceRecipe(const TrainOptions& options, const ModelSource& source);
+// weights, by the paths, sizes, times of change and samples of their files or by what initializes
+// them, and the options, the program and the instructions with which they are computed.
+// `attention` says which kernel computes attention (DescribeAttention). Errors of the file system.
+absl::StatusOr<std::string> ReferenceRecipe(const TrainOptions& options, const ModelSource& source,
+                                            const std::string& attention);
 
 }  // namespace zeroth

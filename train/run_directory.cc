@@ -102,19 +102,19 @@ absl::Status CreateOutput(const std::string& out) {
 }
 
 absl::Status CheckOwnBase(const TrainOptions& options, const std::string& out) {
-  const std::pair<const char*, const std::string&> sources[] = {
+  const std::pair<const char*, std::string> sources[] = {
       {"--init_from=", options.init_from},
       {"--init_adapter=", options.init_adapter},
-      {"--tokenizer=", options.tokenizer}};
+      {"--tokenizer=", options.tokenizer},
+      {"--reference=", options.reference_path()}};
   for (const auto& [flag, source] : sources) {
     if (source.empty()) continue;
-    const fs::path base = Canonical(source);
-    if (base.parent_path() != Canonical(out) || !IsModel(base.filename().string())) {
-      continue;
-    }
+    // The model may also be a file in the directory of an exported one.
+    const fs::path inside = Canonical(source).lexically_relative(Canonical(out));
+    if (inside.empty() || !IsModel(inside.begin()->string())) continue;
     return InvalidArgument(
         flag, source, " lies in --out=", out,
-        ": the run would replace what it starts from; name another directory by --out");
+        ": the run would replace this model, which it reads; name another directory by --out");
   }
   return absl::OkStatus();
 }

@@ -38,7 +38,8 @@ absl::Status CheckRunIsNoData(const TrainOptions& options);
 
 // Creates `out`, the directory of the run, unless it exists. FailedPrecondition if it has files of
 // an earlier run and the options neither resume that run nor say --overwrite; InvalidArgument if
-// the run would replace the model that it starts from. Both errors say what can be done instead.
+// the run would replace the model that it starts from or compares with. Both errors say what can be
+// done instead.
 absl::Status CheckRunDirectory(const TrainOptions& options, const std::string& out);
 
 // Deletes the output of runs from `directory`: metrics, checkpoints and models. Other files stay.

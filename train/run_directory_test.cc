@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-TEST(RunDirectoryTest, NothingThatARunStartsFromIsReplaced) {
+TEST(RunDirectoryTest, NoModelThatARunReadsIsReplaced) {
   const TemporaryDirectory dir;
   const std::string model = dir.path() + "/final";
   fs::create_directories(model);
@@ -26,14 +26,25 @@ TEST(RunDirectoryTest, NothingThatARunStartsFromIsReplaced) {
   options.out = dir.path();
   options.overwrite = true;
   EXPECT_TRUE(CheckRunDirectory(options, options.out).ok());
-  for (std::string* source : {&options.init_from, &options.init_adapter, &options.tokenizer}) {
-    const std::string before = *source;
-    *source = model;
-    const absl::Status status = CheckRunDirectory(options, options.out);
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(std::string(status.message()), HasSubstr("would replace what it starts from"));
-    *source = before;
+  for (const bool goes_on : {false, true}) {
+    options.overwrite = !goes_on;
+    options.resume = goes_on ? "auto" : "";
+    for (std::string* source :
+         {&options.init_from, &options.init_adapter, &options.tokenizer, &options.reference}) {
+      const std::string before = *source;
+      for (const std::string& read : {model, model + "/", model + "/model.gguf"}) {
+        *source = read;
+        const absl::Status status = CheckRunDirectory(options, options.out);
+        EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << read;
+        EXPECT_THAT(std::string(status.message()), HasSubstr("would replace this model"));
+      }
+      *source = before;
+    }
   }
+  options.overwrite = true;
+  options.resume = "";
+  options.reference = dir.path() + "/other";
+  EXPECT_TRUE(CheckRunDirectory(options, options.out).ok());
 }
 
 TEST(RunDirectoryTest, TheHighestNumberDoesNotOverflow) {

@@ -75,10 +75,10 @@ absl::Status CheckOutput(const RunSpec& spec, const RunInput& input, const Langu
 }
 
 absl::StatusOr<std::unique_ptr<RunStore>> RunStore::Open(const RunSpec& spec, const RunInput& input,
-                                                         Trainer& trainer) {
-  Communicator& world = trainer.world();
-  Device& device = trainer.device();
-  std::unique_ptr<RunStore> store(new RunStore(spec, input, trainer));
+                                                         Rank& rank, const LanguageModel& model) {
+  Communicator& world = rank.world();
+  Device& device = rank.device();
+  std::unique_ptr<RunStore> store(new RunStore(spec, input, rank));
   store->directory_ = spec.options.out;
   if (store->directory_.empty()) {
     absl::StatusOr<std::string> made = "";
@@ -89,11 +89,10 @@ absl::StatusOr<std::unique_ptr<RunStore>> RunStore::Open(const RunSpec& spec, co
   }
   ZEROTH_ASSIGN_OR_RETURN(store->lock_, LockRunDirectory(store->directory_, world, device));
   // Another run may have used the directory since it was checked before the ranks started.
-  ZEROTH_RETURN_IF_ERROR(
-      AgreeOnStatus(world, device,
-                    world.rank() == 0 ? CheckOutput(spec, input, trainer.model(), store->directory_)
-                                      : absl::OkStatus(),
-                    "look into the directory"));
+  ZEROTH_RETURN_IF_ERROR(AgreeOnStatus(
+      world, device,
+      world.rank() == 0 ? CheckOutput(spec, input, model, store->directory_) : absl::OkStatus(),
+      "look into the directory"));
   ZEROTH_RETURN_IF_ERROR(store->CheckShared());
   return store;
 }
@@ -102,9 +101,9 @@ absl::StatusOr<std::unique_ptr<RunStore>> RunStore::Open(const RunSpec& spec, co
 // elsewhere.
 absl::Status RunStore::CheckShared() {
   const TrainOptions& options = spec_.options;
-  shared_ = CheckSharedDirectory(directory_, trainer_.world(), trainer_.device());
+  shared_ = CheckSharedDirectory(directory_, world_, device_);
   if (shared_.ok()) return absl::OkStatus();
-  ZEROTH_RETURN_IF_ERROR(trainer_.world().status());
+  ZEROTH_RETURN_IF_ERROR(world_.status());
   if (options.resume == "auto") return Annotate(shared_, "--resume=auto");
   if (options.checkpoint_every > 0) return Annotate(shared_, "--checkpoint_every");
   if (options.max_seconds > 0) return Annotate(shared_, "--max_seconds");
@@ -121,9 +120,8 @@ std::optional<double> RunStore::saving() const {
 }
 
 absl::Status RunStore::Clear() {
-  Communicator& world = trainer_.world();
   absl::Status status;
-  if (world.rank() == 0) {
+  if (world_.rank() == 0) {
     if (spec_.options.overwrite) status = RemoveEarlierRun(directory_);
     status.Update(SetFlightRecordAside(directory_));
     TrainOptions config = spec_.config;
@@ -131,12 +129,13 @@ absl::Status RunStore::Clear() {
     if (status.ok()) status = WriteConfig(directory_, config);
     if (status.ok()) status = PointLatestTo(directory_);
   }
-  return AgreeOnStatus(world, trainer_.device(), status, "clear the directory");
+  return AgreeOnStatus(world_, device_, status, "clear the directory");
 }
 
-absl::StatusOr<std::vector<std::string>> RunStore::Begin(std::optional<int64_t> resumed) {
+absl::StatusOr<std::vector<std::string>> RunStore::Begin(Trainer& trainer,
+                                                         std::optional<int64_t> resumed) {
   const TrainOptions& options = spec_.options;
-  Communicator& world = trainer_.world();
+  trainer_ = &trainer;
   newest_ = resumed;
   ZEROTH_RETURN_IF_ERROR(Clear());
   if (!shared_.ok()) {
@@ -148,7 +147,7 @@ absl::StatusOr<std::vector<std::string>> RunStore::Begin(std::optional<int64_t> 
   saver.retention = Retention(options);
   ZEROTH_ASSIGN_OR_RETURN(const ExportOptions files, ExportOptionsOf(spec_, input_));
   ZEROTH_ASSIGN_OR_RETURN(
-      saver.files, ModelFiles(trainer_.model(), options.mixed_precision().master_dtype, files));
+      saver.files, ModelFiles(trainer.model(), options.mixed_precision().master_dtype, files));
   saver.async = options.async_checkpoint;
   if (!saver.async) {
     // The other ranks wait for rank 0 in a collective, whose time limit would hide the saver's own.
@@ -156,7 +155,7 @@ absl::StatusOr<std::vector<std::string>> RunStore::Begin(std::optional<int64_t> 
     saver.timeout = std::min(saver.timeout, 0.8 * limit);
   }
   saver.skip_when_busy = options.async_when_busy == AsyncWhenBusy::kSkip;
-  ZEROTH_ASSIGN_OR_RETURN(saver_, CheckpointSaver::Create(world, trainer_.device(), saver));
+  ZEROTH_ASSIGN_OR_RETURN(saver_, CheckpointSaver::Create(world_, device_, saver));
   return std::vector<std::string>();
 }
 
@@ -165,10 +164,10 @@ absl::StatusOr<RunStore::Report> RunStore::Save(const RunProgress& progress, boo
   if (saved_ == steps) return ReportSaves(absl::OkStatus());
   saved_ = steps;
   if (last) last_save_ = steps;
-  const absl::StatusOr<std::vector<ShardState>> states = trainer_.states();
+  const absl::StatusOr<std::vector<ShardState>> states = trainer_->states();
   if (!states.ok()) return ReportSaves(states.status());
   const absl::StatusOr<bool> saved =
-      saver_->Save(steps, progress.ToJson(), OwnedPieces(trainer_.sharding(), *states), last);
+      saver_->Save(steps, progress.ToJson(), OwnedPieces(trainer_->sharding(), *states), last);
   return ReportSaves(
       saved.status(),
       saved.value_or(true)
@@ -181,7 +180,7 @@ absl::StatusOr<RunStore::Report> RunStore::Wait() { return ReportSaves(saver_->W
 absl::StatusOr<RunStore::Report> RunStore::ReportSaves(const absl::Status& status,
                                                        const std::string& note) {
   const std::vector<FailedSave> failed = saver_->TakeFailed();
-  if (!status.ok()) ZEROTH_RETURN_IF_ERROR(trainer_.world().status());
+  if (!status.ok()) ZEROTH_RETURN_IF_ERROR(world_.status());
   if (failed.empty()) ZEROTH_RETURN_IF_ERROR(status);
   Report report;
   for (const FailedSave& save : failed) {
@@ -228,24 +227,24 @@ void RunStore::DeleteSetAside(Report& report) {
 absl::StatusOr<RunStore::Report> RunStore::Export() {
   Report report;
   ZEROTH_RETURN_IF_ERROR(ExportTo(kFinal, report));
-  if (trainer_.ema() == nullptr) return report;
-  ZEROTH_RETURN_IF_ERROR(trainer_.ema()->Swap());
+  if (trainer_->ema() == nullptr) return report;
+  ZEROTH_RETURN_IF_ERROR(trainer_->ema()->Swap());
   ZEROTH_RETURN_IF_ERROR(ExportTo(kFinalAverage, report));
-  ZEROTH_RETURN_IF_ERROR(trainer_.ema()->Swap());
+  ZEROTH_RETURN_IF_ERROR(trainer_->ema()->Swap());
   return report;
 }
 
 absl::Status RunStore::ExportTo(absl::string_view name, Report& report) {
   for (const auto& [kind, directory] : DirectoriesOf(spec_.options, directory_, name)) {
     ZEROTH_ASSIGN_OR_RETURN(const ExportOptions options, ExportOptionsOf(spec_, input_, kind));
-    const absl::Status status = ExportModel(trainer_, directory, options);
+    const absl::Status status = ExportModel(*trainer_, directory, options);
     if (status.ok()) {
       exported_.push_back(directory);
       continue;
     }
     // After a success other ranks may have ended already, so that the world's status would be an
     // error.
-    ZEROTH_RETURN_IF_ERROR(trainer_.world().status());
+    ZEROTH_RETURN_IF_ERROR(world_.status());
     report.failure =
         Joined(report.failure, Annotate(status, absl::StrCat("the model in ", directory)));
   }

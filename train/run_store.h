@@ -12,9 +12,12 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
+#include "zeroth/api/rank.h"
 #include "zeroth/api/trainer.h"
 #include "zeroth/checkpoint/sharded/checkpoint_saver.h"
 #include "zeroth/core/base/file/file_descriptor.h"
+#include "zeroth/core/comm/communicator.h"
+#include "zeroth/core/device/device.h"
 #include "zeroth/nn/language_model.h"
 #include "zeroth/train/resume.h"
 #include "zeroth/train/run_input.h"
@@ -43,11 +46,11 @@ class RunStore {
   };
 
   // Opens the directory of --out. Without one, rank 0 makes a directory under kRunsDirectory for
-  // all. Everything that is passed must outlive the store. Errors of CheckOutput and
+  // all. Everything that is passed but the model must outlive the store. Errors of CheckOutput and
   // LockRunDirectory, the same on every rank. So is the error of ranks that do not share the
   // directory (CheckSharedDirectory), with --resume=auto, --checkpoint_every or --max_seconds.
   static absl::StatusOr<std::unique_ptr<RunStore>> Open(const RunSpec& spec, const RunInput& input,
-                                                        Trainer& trainer);
+                                                        Rank& rank, const LanguageModel& model);
 
   const std::string& directory() const { return directory_; }
   // The path of the first model that Export writes.
@@ -55,9 +58,10 @@ class RunStore {
 
   // Called when only training remains. Rank 0 deletes an earlier run's files if --overwrite says
   // so, writes config.toml, and points zeroth_out/latest to this run. Then checkpoints can be
-  // saved, unless the ranks do not share the directory. `resumed`: the step of the checkpoint that
-  // the run goes on from. Returns lines to print.
-  absl::StatusOr<std::vector<std::string>> Begin(std::optional<int64_t> resumed);
+  // saved, unless the ranks do not share the directory. `trainer`, which must outlive the store,
+  // has what is saved and exported. `resumed`: the step of the checkpoint that the run goes on
+  // from. Returns lines to print.
+  absl::StatusOr<std::vector<std::string>> Begin(Trainer& trainer, std::optional<int64_t> resumed);
 
   bool can_save() const { return saver_ != nullptr; }
   // The fraction of the oldest unfinished checkpoint that this rank has written; nullopt: none is
@@ -80,8 +84,8 @@ class RunStore {
   const std::vector<std::string>& exported() const { return exported_; }
 
  private:
-  RunStore(const RunSpec& spec, const RunInput& input, Trainer& trainer)
-      : spec_(spec), input_(input), trainer_(trainer) {}
+  RunStore(const RunSpec& spec, const RunInput& input, Rank& rank)
+      : spec_(spec), input_(input), world_(rank.world()), device_(rank.device()) {}
 
   absl::Status CheckShared();
   absl::Status Clear();
@@ -93,7 +97,9 @@ class RunStore {
 
   const RunSpec& spec_;
   const RunInput& input_;
-  Trainer& trainer_;
+  Communicator& world_;
+  Device& device_;
+  Trainer* trainer_ = nullptr;  // null before Begin
   std::string directory_;
   FileDescriptor lock_;                     // outlives everything that writes to the directory
   absl::Status shared_;                     // result of CheckSharedDirectory
