@@ -298,14 +298,12 @@ absl::StatusOr<double> MeasureGemmRate(Communicator& world, Device& device, Kern
                                        DType dtype) {
   // An emulated device needs minutes for large matmuls, so the rate of a small one is enough there.
   constexpr int64_t kProbe = 256;
-  constexpr double kSlow = 25e-3;  // seconds of that matmul; a core needs less than one millisecond
+  constexpr double kSlow = 25e-3;      // seconds; a core needs less than one millisecond
   constexpr int64_t kSmallest = 1024;  // reaches full speed on one core
   constexpr int64_t kLargest = 16384;
-  // Seconds of a matmul; shorter ones measure the overhead of launching.
-  constexpr double kLongEnough = 2e-3;
+  constexpr double kLongEnough = 2e-3;  // seconds; shorter ones measure the overhead of launching
   constexpr double kRoundSeconds = 20e-3;
-  // More rounds help if the machine is busy in some. Long rounds, as of ranks that share a core,
-  // are fewer.
+  // More rounds help on a busy machine. Those of ranks that share a core are long, and few.
   constexpr int kFewestRounds = 5;
   constexpr int kMostRounds = 15;
   constexpr double kAllRoundsSeconds = 0.4;
@@ -315,20 +313,17 @@ absl::StatusOr<double> MeasureGemmRate(Communicator& world, Device& device, Kern
                             MakeProduct(world, device, kernels, size, dtype));
     if (!gemm.has_value()) break;
     const auto multiply = [&] { return kernels::Gemm(kernels, *gemm); };
-    const bool is_probe = size == kProbe;
-    ZEROTH_ASSIGN_OR_RETURN(double seconds,
-                            MedianSeconds(world, device, multiply, is_probe ? 1 : 3, 1));
+    ZEROTH_ASSIGN_OR_RETURN(double seconds, MedianSeconds(world, device, multiply, 3, 1));
     // All ranks have the same seconds, so all use the same branch.
-    if (is_probe && seconds < kSlow) continue;
-    const bool is_last = is_probe || seconds >= kLongEnough || size == kLargest;
-    if (is_last && !is_probe) {
+    if (size == kProbe && seconds < kSlow) continue;
+    const bool is_last = seconds >= kLongEnough || size == kLargest;
+    if (is_last && size != kProbe) {
       const auto products = static_cast<int>(std::clamp(kRoundSeconds / seconds, 1.0, 100.0));
       const int rounds = static_cast<int>(
           std::clamp<double>(kAllRoundsSeconds / (seconds * products), kFewestRounds, kMostRounds));
       ZEROTH_ASSIGN_OR_RETURN(seconds, MedianSeconds(world, device, multiply, rounds, products));
     }
-    const auto edge = static_cast<double>(size);
-    rate = 2.0 * edge * edge * edge * world.size() / seconds;
+    rate = 2 * std::pow(size, 3) * world.size() / seconds;
     if (is_last) break;
   }
   return rate;

@@ -135,7 +135,8 @@ TEST(GgufTokenizerTest, RefusesOtherTokenizersAndDamagedFiles) {
   EXPECT_THAT(message(with("/model/vocab/a", 1e300)), HasSubstr("has id 1e+300"));
   EXPECT_THAT(message(with("/model/vocab/a", 9)), HasSubstr("no token has the id 0"));
   EXPECT_THAT(message(with("/model/vocab", "a")), HasSubstr("\"vocab\" is not an object"));
-  EXPECT_THAT(message(with("/model/merges/0", "ab")), HasSubstr("merge 1 is neither \"left right\""));
+  EXPECT_THAT(message(with("/model/merges/0", "ab")),
+              HasSubstr("merge 1 is neither \"left right\""));
   EXPECT_THAT(message(with("/model/merges/0", {"a b", "c"})), HasSubstr("without spaces"));
   EXPECT_THAT(message(with("/model/merges", Json::object())), HasSubstr("expected an array"));
   EXPECT_THAT(message(with("/model/merges/0", 7)), HasSubstr("merge 1 is neither"));
