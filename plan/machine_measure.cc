@@ -298,10 +298,10 @@ absl::StatusOr<double> MeasureGemmRate(Communicator& world, Device& device, Kern
                                        DType dtype) {
   // An emulated device needs minutes for large matmuls, so the rate of a small one is enough there.
   constexpr int64_t kProbe = 256;
-  constexpr double kSlow = 25e-3;      // seconds; a core needs less than one millisecond
-  constexpr int64_t kSmallest = 1024;  // reaches full speed on one core
+  const double slow = device.type() == "cpu" ? 0.25 : 0.025;  // seconds; ranks may share a core
+  constexpr int64_t kSmallest = 1024;                         // reaches full speed on one core
   constexpr int64_t kLargest = 16384;
-  constexpr double kLongEnough = 2e-3;  // seconds; shorter ones measure the overhead of launching
+  constexpr double kLongEnough = 2e-3;  // shorter ones measure the overhead of launching
   constexpr double kRoundSeconds = 20e-3;
   // More rounds help on a busy machine. Those of ranks that share a core are long, and few.
   constexpr int kFewestRounds = 5;
@@ -315,7 +315,7 @@ absl::StatusOr<double> MeasureGemmRate(Communicator& world, Device& device, Kern
     const auto multiply = [&] { return kernels::Gemm(kernels, *gemm); };
     ZEROTH_ASSIGN_OR_RETURN(double seconds, MedianSeconds(world, device, multiply, 3, 1));
     // All ranks have the same seconds, so all use the same branch.
-    if (size == kProbe && seconds < kSlow) continue;
+    if (size == kProbe && seconds < slow) continue;
     const bool is_last = seconds >= kLongEnough || size == kLargest;
     if (is_last && size != kProbe) {
       const auto products = static_cast<int>(std::clamp(kRoundSeconds / seconds, 1.0, 100.0));
