@@ -143,18 +143,20 @@ struct StepRunner {
   std::vector<Batch> batches;
   Plan plan;                              // of the current round; rank 0's
   std::unique_ptr<OperationTimes> times;  // null: not wanted
-  int64_t steps = 0;                      // since the last breakdown
+  int64_t steps = 0;                      // since Clear
+  double waited = 0;                      // for collectives, in these steps
 
   absl::Status Step() {
+    ZEROTH_ASSIGN_OR_RETURN(const StepResult result, trainer->Step(batches, 1e-4));
     ++steps;
-    return trainer->Step(batches, 1e-4).status();
+    waited += result.waited.value_or(0);
+    return absl::OkStatus();
   }
   // Begins anew to measure.
   void Clear() {
     steps = 0;
-    if (times == nullptr) return;
-    times->Take();
-    timeline.set_counts_waits(true);
+    waited = 0;
+    if (times != nullptr) times->Take();
   }
 };
 
@@ -189,7 +191,7 @@ absl::StatusOr<Work> StepWork(const TrainOptions& options, Communicator& world, 
     times.steps = runner->steps;
     times.seconds = seconds;
     times.operations = runner->times->Take();
-    ZEROTH_ASSIGN_OR_RETURN(times.waited, runner->timeline.Waited());
+    times.waited = runner->waited;
     return BreakdownText(times, runner->plan);
   };
   return work;

@@ -89,7 +89,8 @@ absl::StatusOr<nlohmann::json> ConfigOf(const std::string& model) {
 
 // Under --base_dtype=gguf the formats are those of the file. Here all are Q4_K.
 ModelOptions ModelOptionsOf(const TrainOptions& options) {
-  ModelOptions model = {.lora = options.lora(), .fp8 = false};
+  ModelOptions model;
+  model.lora = options.lora();
   if (options.base_dtype != BaseDtype::kGguf) return model;
   for (int layer = 0; layer < 3; ++layer) {
     for (const char* name : {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj",
