@@ -49,10 +49,12 @@ TEST(PresetsTest, TheHeadMayScoreTexts) {
       {"qwen2", "Qwen2ForSequenceClassification"},
       {"qwen3", "Qwen3ForSequenceClassification"},
       {"qwen3_moe", "Qwen3MoeForSequenceClassification"}};
+  ModelOptions options;
+  options.scoring_head = true;
   for (const std::string& name : PresetNames()) {
     SCOPED_TRACE(name);
     const absl::StatusOr<std::unique_ptr<LanguageModel>> model =
-        ModelRegistry::Create(*PresetConfig(name), {.scoring_head = true});
+        ModelRegistry::Create(*PresetConfig(name), options);
     ASSERT_TRUE(model.ok()) << model.status();
     EXPECT_TRUE((*model)->scores());
     EXPECT_EQ((*model)->head_weight().name(), "score.weight");
@@ -67,6 +69,27 @@ TEST(PresetsTest, TheHeadMayScoreTexts) {
     const absl::Status status = ModelRegistry::Create(config).status();
     EXPECT_NE(status.ToString().find("id2label"), std::string::npos) << status;
   }
+}
+
+// Families without presets: transformers has a classifier of Qwen2-MoE, but none of dots.llm1.
+TEST(PresetsTest, FamiliesThatTransformersHasNoClassifierOfAreRefused) {
+  nlohmann::json config = *PresetConfig("llama_tiny");
+  config["model_type"] = "qwen2_moe";
+  ModelOptions options;
+  options.scoring_head = true;
+  const absl::StatusOr<std::unique_ptr<LanguageModel>> model =
+      ModelRegistry::Create(config, options);
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ((*model)->HfConfig()["architectures"],
+            nlohmann::json({"Qwen2MoeForSequenceClassification"}));
+
+  config["model_type"] = "dots1";
+  config.update({{"n_routed_experts", 4}, {"n_shared_experts", 1}, {"num_experts_per_tok", 2}});
+  EXPECT_TRUE(ModelRegistry::Create(config).ok()) << ModelRegistry::Create(config).status();
+  const absl::Status status = ModelRegistry::Create(config, options).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_NE(status.ToString().find("dots1"), std::string::npos) << status;
+  EXPECT_NE(status.ToString().find("--objective=reward"), std::string::npos) << status;
 }
 
 TEST(PresetsTest, AnUnknownNameListsTheKnownOnes) {

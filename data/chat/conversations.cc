@@ -250,8 +250,13 @@ absl::Status AddPair(Example example, const ChatTemplate* chat, const Tokenizer&
     chosen.marks.resize(of_chosen);
     rejected.ids.resize(std::min(rejected.ids.size(), length - of_chosen));
     rejected.marks.resize(rejected.ids.size());
-    const bool is_kept = options.on_long == OnLong::kTruncate && HasTarget(chosen.marks) &&
-                         HasTarget(rejected.marks);
+    // The score is that of the token before the last, which must still be one of the answer.
+    const size_t unscored = options.scores ? 1 : 0;
+    const auto keeps_answer = [unscored](absl::Span<const uint8_t> marks) {
+      return HasTarget(marks.first(marks.size() - unscored));
+    };
+    const bool is_kept = options.on_long == OnLong::kTruncate && keeps_answer(chosen.marks) &&
+                         keeps_answer(rejected.marks);
     sink.long_ones.Add(both, where, is_kept);
     if (!is_kept) return absl::OkStatus();
   }

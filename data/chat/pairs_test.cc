@@ -117,10 +117,16 @@ TEST_F(PairsTest, TextHasAPromptOrACommonBeginning) {
 
 // A score is that of the token before the target: the last of the answer, or the last that fits.
 TEST_F(PairsTest, ScoredAnswersHaveOneTargetBehindTheirEnd) {
-  for (const int64_t seq_len : {31, 6}) {
+  // Each letter is a token: cut to eight tokens, the prompt and three letters of an answer remain,
+  // of which the third is the target.
+  const std::string line = R"({"prompt": "T", "chosen": "kqkqk", "rejected": "qkzqk"})";
+  const std::string end = "<|endoftext|>";
+  const std::vector<std::pair<int64_t, std::vector<std::string>>> cases = {{31, {end, end}},
+                                                                           {7, {"q", "k"}}};
+  for (const auto& [seq_len, expected] : cases) {
     SCOPED_TRACE(seq_len);
-    const auto rows = Encode(R"({"prompt": "The sky is", "chosen": " blue", "rejected": " red"})",
-                             seq_len, OnLong::kTruncate, /*judgements=*/false, /*scores=*/true);
+    const auto rows =
+        Encode(line, seq_len, OnLong::kTruncate, /*judgements=*/false, /*scores=*/true);
     ASSERT_TRUE(rows.ok()) << rows.status();
     std::vector<int32_t> ids(static_cast<size_t>(seq_len) + 1);
     std::vector<uint8_t> marks(ids.size());
@@ -130,12 +136,26 @@ TEST_F(PairsTest, ScoredAnswersHaveOneTargetBehindTheirEnd) {
     for (size_t i = 1; i < ids.size(); ++i) {
       if ((marks[i] & kNoTarget) == 0) scored.push_back(*tokenizer_->Decode({ids[i - 1]}));
     }
-    const std::string end = "<|endoftext|>";
-    EXPECT_EQ(scored, seq_len == 31 ? std::vector<std::string>({end, end})
-                                    : std::vector<std::string>({" sky", " is"}));
+    EXPECT_EQ(scored, expected);
     EXPECT_EQ(Spelled(*rows, 1).size(), 1u);
     EXPECT_EQ(counted_, 1);
   }
+}
+
+// Of an answer cut to one token, the token before the target is the prompt's, whose score is the
+// same for both answers.
+TEST_F(PairsTest, AnswersCutToOneTokenHaveNoScore) {
+  const std::string line = R"({"prompt": "T", "chosen": "kqkqk", "rejected": "qkzqk"})";
+  EXPECT_TRUE(Encode(line, 3).ok());
+  const absl::Status status =
+      Encode(line, 3, OnLong::kTruncate, /*judgements=*/false, /*scores=*/true).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("nothing is left to learn"));
+  // The shorter pair of prompt and answer fits whole, and the longer one is cut.
+  const std::string uneven = R"({"prompt": "Tzz", "chosen": "kqkqk", "rejected": "q"})";
+  EXPECT_TRUE(Encode(uneven, 9, OnLong::kTruncate, /*judgements=*/false, /*scores=*/true).ok());
+  EXPECT_FALSE(Encode(uneven, 8, OnLong::kTruncate, /*judgements=*/false, /*scores=*/true).ok());
+  EXPECT_TRUE(Encode(uneven, 8).ok());
 }
 
 // A character whose first byte both answers have is not cut.

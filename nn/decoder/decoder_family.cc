@@ -3,6 +3,7 @@
 #include "zeroth/nn/decoder/decoder_family.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -120,6 +121,12 @@ absl::StatusOr<DecoderConfig> ReadConfig(const DecoderFamily& family, const nloh
     reader.Require(json.at(key.name) == key.value, key.name, key.value.dump());
   }
   if (HasScoringHead(json)) {
+    if (!family.classifier.has_value()) {
+      return Unimplemented("model_type '", family.model_type,
+                           "': transformers has no model of this family whose head scores texts, "
+                           "so nothing could load a reward model of it; expected another family "
+                           "for --objective=reward");
+    }
     config.scores = true;
     const auto labels = json.find("id2label");
     const bool lists = labels != json.end() && labels->is_object();
@@ -186,9 +193,10 @@ nlohmann::json WriteConfig(const DecoderFamily& family, const DecoderConfig& con
     const auto name = json.at("architectures").at(0).get<std::string>();
     absl::string_view prefix = absl::StripSuffix(name, "ForCausalLM");
     prefix = absl::StripSuffix(prefix, "LMHeadModel");
-    json["architectures"] = {family.classifier.empty()
-                                 ? absl::StrCat(prefix, "ForSequenceClassification")
-                                 : family.classifier};
+    // ReadConfig refuses a family without a classifier.
+    const std::string classifier = family.classifier.value_or("");
+    json["architectures"] = {classifier.empty() ? absl::StrCat(prefix, "ForSequenceClassification")
+                                                : classifier};
     json["id2label"] = {{"0", "LABEL_0"}};
     json["label2id"] = {{"LABEL_0", 0}};
   }

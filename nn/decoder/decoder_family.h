@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -70,8 +71,8 @@ struct DecoderFamily {
   std::vector<FixedKey> fixed;
   std::vector<DecoderPreset> presets;
   // transformers' name of the model whose head scores texts; empty: the name of "architectures"
-  // with another end.
-  std::string classifier = {};
+  // with another end. No value: transformers has none, and a head that scores is refused.
+  std::optional<std::string> classifier = "";
 };
 
 // Shared by Llama and most later families: the names of modules, RMS norms, a gated MLP with SiLU,

@@ -4,6 +4,8 @@
 // experts of DeepSeek-V3 (scores by sigmoid, a bias that balances them, shared experts), with the
 // names of Hugging Face's Dots1ForCausalLM, which stores experts one by one.
 
+#include <optional>
+
 #include "zeroth/nn/decoder/decoder_family.h"
 
 namespace zeroth {
@@ -20,6 +22,7 @@ DecoderFamily Dots1() {
   base.expert_hidden = 1408;
   base.expert_scores = ExpertScores::kSigmoid;
   base.router_bias = true;
+  family.classifier = std::nullopt;
   family.keys.insert(family.keys.end(),
                      {{"attention_bias", &DecoderConfig::qkv_bias},
                       {"attention_bias", &DecoderConfig::attention_out_bias},
