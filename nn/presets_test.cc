@@ -49,10 +49,12 @@ TEST(PresetsTest, TheHeadMayScoreTexts) {
       {"qwen2", "Qwen2ForSequenceClassification"},
       {"qwen3", "Qwen3ForSequenceClassification"},
       {"qwen3_moe", "Qwen3MoeForSequenceClassification"}};
+  ModelOptions options;
+  options.scoring_head = true;
   for (const std::string& name : PresetNames()) {
     SCOPED_TRACE(name);
     const absl::StatusOr<std::unique_ptr<LanguageModel>> model =
-        ModelRegistry::Create(*PresetConfig(name), {.scoring_head = true});
+        ModelRegistry::Create(*PresetConfig(name), options);
     ASSERT_TRUE(model.ok()) << model.status();
     EXPECT_TRUE((*model)->scores());
     EXPECT_EQ((*model)->head_weight().name(), "score.weight");
