@@ -12,6 +12,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "nlohmann/json.hpp"
 
 #include "zeroth/checkpoint/hf_directory.h"
@@ -89,11 +91,17 @@ absl::StatusOr<bool> AttendsWithinDocuments(const TrainOptions& options, const M
 // Rounds up, except for the rounding error of a product just above a whole number.
 double RoundedUp(double exact) { return std::ceil(exact * (1 - 1e-12)); }
 
+// Except those of routers with a bias, which transformers 5.24 writes in fp32 beside bf16.
 bool AllWeightsAreBf16(const ModelSource& source) {
   if (source.directory() == nullptr) return false;
   const TensorEntries& tensors = source.directory()->weights().tensors();
-  return std::all_of(tensors.begin(), tensors.end(), [](const auto& tensor) {
-    return tensor.second.dtype == SafetensorsDType::kBF16;
+  const auto is_of_router = [&](absl::string_view name) {
+    if (StaysFp32(name)) return true;
+    return absl::ConsumeSuffix(&name, ".weight") &&
+           tensors.find(absl::StrCat(name, ".e_score_correction_bias")) != tensors.end();
+  };
+  return std::all_of(tensors.begin(), tensors.end(), [&](const auto& tensor) {
+    return tensor.second.dtype == SafetensorsDType::kBF16 || is_of_router(tensor.first);
   });
 }
 
