@@ -23,6 +23,7 @@
 #include "zeroth/data/chat/chat_template.h"
 #include "zeroth/data/data_files.h"
 #include "zeroth/data/open_data.h"
+#include "zeroth/nn/layers/moe.h"
 #include "zeroth/options/option_registry.h"
 
 namespace zeroth {
@@ -133,6 +134,13 @@ absl::StatusOr<std::optional<ModelSource>> OpenReference(const TrainOptions& opt
       source.status(),
       absl::StrCat(flag, ", expected auto, cached, adapter_off or a model's path"));
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> reference, source->Build());
+  // A model without experts refuses the option.
+  if (options.router_dtype != of_reference.router_dtype &&
+      !ModulesOf<const MoeMlp>(*reference).empty()) {
+    of_reference.router_dtype = options.router_dtype;
+    source = ModelSource::Open(of_reference);
+    ZEROTH_RETURN_IF_ERROR_WITH(source.status(), flag);
+  }
   if (reference->vocab_size() != model.vocab_size()) {
     return InvalidArgument(flag, ": has a vocabulary of ", reference->vocab_size(),
                            " tokens, and the model one of ", model.vocab_size(),
