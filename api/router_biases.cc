@@ -52,11 +52,14 @@ absl::Status UpdateRouterBiases(Sharding& sharding, Kernels& kernels,
     Unit* const unit = sharding.FindUnit(layer->bias()->name());
     ZEROTH_CHECK(unit != nullptr && unit->parameters().size() == 1);
     const ShardLayout::Piece piece = unit->PieceOf(0);
-    ZEROTH_CHECK(piece.numel() == layer->experts());
+    // With shard_optimizer_over_world each rank owns a part of the bias, or nothing.
+    if (piece.numel() == 0) continue;
     const Tensor bias = unit->ShardView(piece);
+    const auto own = absl::MakeConstSpan(steps).subspan(static_cast<size_t>(piece.begin),
+                                                        static_cast<size_t>(piece.numel()));
     ZEROTH_ASSIGN_OR_RETURN(
         const Tensor step,
-        Tensor::FromHost<float>(unit->device(), bias.shape(), steps, MemoryCategory::kActivations));
+        Tensor::FromHost<float>(unit->device(), bias.shape(), own, MemoryCategory::kActivations));
     ZEROTH_RETURN_IF_ERROR(kernels::Add(kernels, bias, step, bias));
   }
   return absl::OkStatus();

@@ -36,6 +36,10 @@ constexpr char kExpected[] =
 
 }  // namespace
 
+bool StaysFp32(absl::string_view tensor) {
+  return absl::EndsWith(tensor, ".e_score_correction_bias");
+}
+
 const std::vector<std::string>& HfTokenizerFileNames() {
   static const auto* const names =
       new std::vector<std::string>{"added_tokens.json", "chat_template.jinja",

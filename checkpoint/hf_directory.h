@@ -78,6 +78,10 @@ inline constexpr char kGenerationConfig[] = "generation_config.json";
 // The names that transformers gives tokenizer files.
 const std::vector<std::string>& HfTokenizerFileNames();
 
+// True for the bias of a router's scores, which transformers and this program keep in fp32 whatever
+// type other weights have.
+bool StaysFp32(absl::string_view tensor);
+
 // The weights of a Hugging Face directory, in one file or several. Immutable and thread-safe.
 class HfWeights final : public WeightsSource {
  public:

@@ -302,7 +302,8 @@ absl::Status WriteHfDirectory(const WeightsSource& source, HfConfig config,
                               const std::string& directory, const HfConvertOptions& options) {
   for (TensorCopy& copy : copies) {
     ZEROTH_ASSIGN_OR_RETURN(copy.dtype, KeepingDType(source, copy.from));
-    copy.dtype = options.dtype.value_or(copy.dtype);
+    if (!options.dtype.has_value()) continue;
+    copy.dtype = StaysFp32(copy.to) ? DType::kFloat32 : *options.dtype;
   }
   ZEROTH_ASSIGN_OR_RETURN(std::vector<TensorDeclaration> tensors, DeclareCopies(source, copies));
   if (options.dtype) {

@@ -84,6 +84,20 @@ TEST(ConfigKeysTest, LayersHaveTheWindowTogetherOrNotAtAll) {
   }
 }
 
+// transformers' Dots1Config has a window of 4096 by default, which no layer has.
+TEST(ConfigKeysTest, ADots1HasNoWindowWhateverItsSize) {
+  std::ifstream file("tests/testdata/dots1_tiny/config.json");
+  nlohmann::json config = nlohmann::json::parse(file);
+  config["sliding_window"] = 4096;
+  const auto model = ModelRegistry::Create(config);
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ((*model)->HfConfig()["sliding_window"], nullptr);
+  config["layer_types"][2] = "sliding_attention";
+  EXPECT_TRUE(absl::StrContains(Error(config), "'sliding_window' is 4096")) << Error(config);
+  config.erase("layer_types");
+  EXPECT_TRUE(absl::StrContains(Error(config), "'sliding_window' is 4096")) << Error(config);
+}
+
 // Older files have the pattern and two bases; transformers 5 lists the layers, and has an object of
 // rotary positions for each kind.
 TEST(ConfigKeysTest, OldAndNewKeysOfGemmaMeanTheSame) {

@@ -172,7 +172,9 @@ absl::StatusOr<Writer> StartWriting(const LanguageModel& model, const std::strin
   for (const Parameter* parameter : StoredParameters(model)) {
     const auto tensor = of_adapters.find(parameter->name());
     if (!IsOfAdapters(options) && tensor == of_adapters.end()) {
-      tensors.push_back({parameter->name(), options.dtype, parameter->global_shape()});
+      tensors.push_back({parameter->name(),
+                         StaysFp32(parameter->name()) ? DType::kFloat32 : options.dtype,
+                         parameter->global_shape()});
     } else if (IsOfAdapters(options) && tensor != of_adapters.end()) {
       tensors.push_back({tensor->second.name, options.dtype, tensor->second.shape});
     }

@@ -298,7 +298,9 @@ absl::StatusOr<ModelSource> ModelSource::FromDirectory(std::string name, HfDirec
   if (!source.new_tokens_.empty()) {
     ZEROTH_ASSIGN_OR_RETURN(source.grown_, GrownRows::Create(weights, *model));
   }
-  ZEROTH_RETURN_IF_ERROR(CheckWeights(weights, *model, source.grown_, options.scoring_head));
+  ZEROTH_RETURN_IF_ERROR(
+      CheckWeights(weights, *model, source.grown_,
+                   /*makes_head=*/options.scoring_head && !HasScoringHead(source.config_)));
   ZEROTH_RETURN_IF_ERROR(CheckTiedHead(weights, *model));
   return source;
 }

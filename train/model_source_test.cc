@@ -129,6 +129,25 @@ TEST(ModelSourceTest, RowsOfNewTokensAreTheMeanOfTheOthers) {
   EXPECT_EQ(seen, 2);
 }
 
+// The head of a model of texts is replaced by a new one, but a reward model has its own.
+TEST(ModelSourceTest, ARewardModelWithoutItsHeadIsRefused) {
+  const TemporaryDirectory dir;
+  dir.Write("model.safetensors", ReadTestFile("tests/testdata/llama_tiny/model.safetensors"));
+  Json config = Json::parse(ReadTestFile("tests/testdata/llama_tiny/config.json"));
+  TrainOptions options;
+  options.init_from = dir.path();
+  options.objective = Objective::kReward;
+  dir.Write("config.json", config.dump());
+  EXPECT_EQ(ModelSource::Open(options).status(), absl::OkStatus());
+  config["architectures"] = {"LlamaForSequenceClassification"};
+  config["num_labels"] = 1;
+  config.erase("id2label");
+  dir.Write("config.json", config.dump());
+  const absl::Status status = ModelSource::Open(options).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("missing: score.weight"));
+}
+
 // A copy of Llama's weights beside a configuration that ties the head.
 TEST(ModelSourceTest, ATiedModelTakesNoOtherHead) {
   const auto weights = HfWeights::Open("tests/testdata/llama_tiny").value();

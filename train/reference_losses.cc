@@ -172,6 +172,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> LoadReference(Rank& rank, const ModelSo
   frozen.parameter_groups.clear();
   frozen.loss_scaler.reset();
   frozen.ema_decay = 0;
+  frozen.router_bias_rate = 0;
   frozen.record_steps = false;
   ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> trainer,
                           Trainer::Create(rank, std::move(model), frozen));

@@ -12,6 +12,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "nlohmann/json.hpp"
 
 #include "zeroth/checkpoint/hf_directory.h"
@@ -21,6 +23,7 @@
 #include "zeroth/data/chat/chat_template.h"
 #include "zeroth/data/data_files.h"
 #include "zeroth/data/open_data.h"
+#include "zeroth/nn/layers/moe.h"
 #include "zeroth/options/option_registry.h"
 
 namespace zeroth {
@@ -89,11 +92,17 @@ absl::StatusOr<bool> AttendsWithinDocuments(const TrainOptions& options, const M
 // Rounds up, except for the rounding error of a product just above a whole number.
 double RoundedUp(double exact) { return std::ceil(exact * (1 - 1e-12)); }
 
+// Except those of routers with a bias, which transformers 5.24 writes in fp32 beside bf16.
 bool AllWeightsAreBf16(const ModelSource& source) {
   if (source.directory() == nullptr) return false;
   const TensorEntries& tensors = source.directory()->weights().tensors();
-  return std::all_of(tensors.begin(), tensors.end(), [](const auto& tensor) {
-    return tensor.second.dtype == SafetensorsDType::kBF16;
+  const auto is_of_router = [&](absl::string_view name) {
+    if (StaysFp32(name)) return true;
+    return absl::ConsumeSuffix(&name, ".weight") &&
+           tensors.find(absl::StrCat(name, ".e_score_correction_bias")) != tensors.end();
+  };
+  return std::all_of(tensors.begin(), tensors.end(), [&](const auto& tensor) {
+    return tensor.second.dtype == SafetensorsDType::kBF16 || is_of_router(tensor.first);
   });
 }
 
@@ -125,6 +134,13 @@ absl::StatusOr<std::optional<ModelSource>> OpenReference(const TrainOptions& opt
       source.status(),
       absl::StrCat(flag, ", expected auto, cached, adapter_off or a model's path"));
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> reference, source->Build());
+  // A model without experts refuses the option.
+  if (options.router_dtype != of_reference.router_dtype &&
+      !ModulesOf<const MoeMlp>(*reference).empty()) {
+    of_reference.router_dtype = options.router_dtype;
+    source = ModelSource::Open(of_reference);
+    ZEROTH_RETURN_IF_ERROR_WITH(source.status(), flag);
+  }
   if (reference->vocab_size() != model.vocab_size()) {
     return InvalidArgument(flag, ": has a vocabulary of ", reference->vocab_size(),
                            " tokens, and the model one of ", model.vocab_size(),

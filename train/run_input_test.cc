@@ -3,13 +3,20 @@
 #include "zeroth/train/run_input.h"
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include "zeroth/checkpoint/hf_directory.h"
+#include "zeroth/checkpoint/hf_directory_writer.h"
+#include "zeroth/checkpoint/tensor_file_writer.h"
+#include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/file/temporary_directory.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/options/options.h"
@@ -50,6 +57,47 @@ TEST_F(RunInputTest, EpochsCountStepsOfTheGlobalBatch) {
     EXPECT_EQ(input->sequences_per_epoch, 10);
     EXPECT_EQ(input->length.steps, steps) << epochs;
     EXPECT_DOUBLE_EQ(input->length.schedule.At(steps), options_.final_lr());
+  }
+}
+
+// As in transformers, where the others have the model's type.
+TEST_F(RunInputTest, BiasesOfRoutersStayFp32BesideBf16) {
+  const auto dots1 = HfDirectory::Open("tests/testdata/dots1_tiny");
+  ASSERT_TRUE(dots1.ok()) << dots1.status();
+  HfConvertOptions in_bf16;
+  in_bf16.dtype = DType::kBFloat16;
+  ASSERT_EQ(ConvertHfToHf(*dots1, dir_.File("model"), in_bf16), absl::OkStatus());
+  const auto weights = HfWeights::Open(dir_.File("model"));
+  ASSERT_TRUE(weights.ok()) << weights.status();
+  const std::string gate = "model.layers.1.mlp.gate.";
+  EXPECT_EQ((*weights)->Find(gate + "weight")->dtype, SafetensorsDType::kBF16);
+  EXPECT_EQ((*weights)->Find(gate + "e_score_correction_bias")->dtype, SafetensorsDType::kF32);
+
+  // transformers 5.24 writes weights of these routers in fp32, too.
+  std::vector<TensorDeclaration> tensors;
+  for (const auto& [name, entry] : (*weights)->tensors()) {
+    const bool is_router = absl::StrContains(name, ".mlp.gate.");
+    tensors.push_back({name, is_router ? DType::kFloat32 : DType::kBFloat16, entry.shape});
+  }
+  std::filesystem::create_directory(dir_.File("mixed"));
+  dir_.Write("mixed/config.json", ReadTestFile(dir_.File("model/config.json")));
+  auto writer = SafetensorsWriter::Create(dir_.File("mixed/model.safetensors"), tensors);
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  for (const auto& [name, entry] : (*weights)->tensors()) {
+    ASSERT_EQ((*writer)->Write(name, 0, *(*weights)->ReadAll(name, entry.shape)), absl::OkStatus());
+  }
+  ASSERT_EQ((*writer)->Finish(), absl::OkStatus());
+
+  options_.tokenizer = "byte";
+  for (const char* model : {"model", "mixed"}) {
+    options_.init_from = dir_.File(model);
+    const absl::StatusOr<RunSpec> spec = ResolveRun(options_);
+    ASSERT_TRUE(spec.ok()) << spec.status();
+    const absl::StatusOr<RunInput> input = OpenInput(*spec);
+    ASSERT_TRUE(input.ok()) << input.status();
+    const auto exported = ExportOptionsOf(*spec, *input, HfDirectoryKind::kModel);
+    ASSERT_TRUE(exported.ok()) << exported.status();
+    EXPECT_EQ(exported->dtype, DType::kBFloat16) << model;
   }
 }
 

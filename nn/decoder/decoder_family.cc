@@ -80,20 +80,23 @@ void ReadFullLayers(const nlohmann::json& json, ConfigReader& reader, DecoderCon
   reader.Require(right, kLayerTypes, "full_attention or sliding_attention for each layer");
 }
 
+// Whether "layer_types" has this kind of attention for each layer.
+bool AllLayersAre(const nlohmann::json& json, const DecoderConfig& config, const char* kind) {
+  const auto types = json.find(kLayerTypes);
+  return types != json.end() && types->is_array() &&
+         static_cast<int64_t>(types->size()) == config.layers &&
+         std::all_of(types->begin(), types->end(), [&](const auto& each) { return each == kind; });
+}
+
 // Reads the kind of attention of each layer.
 void ReadLayerTypes(const nlohmann::json& json, ConfigReader& reader, DecoderConfig& config) {
   if (config.mixes_windows) return ReadFullLayers(json, reader, config);
   if (!reader.Has(kLayerTypes)) return;
-  const nlohmann::json& types = json.at(kLayerTypes);
-  const auto all_are = [&](const char* type) {
-    return types.is_array() && static_cast<int64_t>(types.size()) == config.layers &&
-           std::all_of(types.begin(), types.end(), [&](const auto& each) { return each == type; });
-  };
-  if (all_are(kFullAttention)) {
+  if (AllLayersAre(json, config, kFullAttention)) {
     config.window = 0;
     return;
   }
-  reader.Require(config.window > 0 && all_are(kSlidingAttention), kLayerTypes,
+  reader.Require(config.window > 0 && AllLayersAre(json, config, kSlidingAttention), kLayerTypes,
                  "full_attention for each layer, or sliding_attention for each and a window: "
                  "windows in some layers only are not supported");
 }
@@ -116,9 +119,16 @@ absl::StatusOr<DecoderConfig> ReadConfig(const DecoderFamily& family, const nloh
     std::visit([&](auto field) { Read(reader, key.name, config.*field); }, key.field);
   }
   for (const FixedKey& key : family.fixed) {
-    const bool checks = key.use == FixedKey::Use::kBoth || key.use == FixedKey::Use::kRead;
+    const bool needs_full = key.use == FixedKey::Use::kNoWindow;
+    const bool checks =
+        key.use == FixedKey::Use::kBoth || key.use == FixedKey::Use::kRead || needs_full;
     if (!checks || !reader.Has(key.name)) continue;
-    reader.Require(json.at(key.name) == key.value, key.name, key.value.dump());
+    if (needs_full && AllLayersAre(json, config, kFullAttention)) continue;
+    reader.Require(
+        json.at(key.name) == key.value, key.name,
+        absl::StrCat(key.value.dump(), needs_full ? ", or layer_types of full_attention alone: no "
+                                                    "layer may have a window"
+                                                  : ""));
   }
   if (HasScoringHead(json)) {
     if (!family.classifier.has_value()) {
@@ -186,7 +196,7 @@ nlohmann::json WriteConfig(const DecoderFamily& family, const DecoderConfig& con
     if (number != nullptr && key.null_is_zero && config.*(*number) == 0) json[key.name] = nullptr;
   }
   for (const FixedKey& key : family.fixed) {
-    const bool writes = key.use == FixedKey::Use::kBoth || key.use == FixedKey::Use::kWrite;
+    const bool writes = key.use != FixedKey::Use::kRead && key.use != FixedKey::Use::kUnused;
     if (writes) json[key.name] = key.value;
   }
   if (config.scores) {

@@ -38,10 +38,11 @@ struct ConfigKey {
 // A key of config.json with one value in all models of the family.
 struct FixedKey {
   enum class Use : uint8_t {
-    kBoth,    // written, and other values are refused
-    kRead,    // other values are refused
-    kWrite,   // written; other values make no difference
-    kUnused,  // not written; occurs in files, and its value makes no difference
+    kBoth,      // written, and other values are refused
+    kRead,      // other values are refused
+    kWrite,     // written; other values make no difference
+    kNoWindow,  // as kBoth, but "layer_types" of full attention alone permits any value
+    kUnused,    // not written; occurs in files, and its value makes no difference
   };
   std::string name;
   nlohmann::json value;

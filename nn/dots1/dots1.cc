@@ -36,10 +36,11 @@ DecoderFamily Dots1() {
                        .field = &DecoderConfig::first_dense_layers,
                        .may_be_zero = true}});
   using Use = FixedKey::Use;
-  // Experts are not chosen by groups, and no layer has a window. transformers ignores the rest.
+  // Experts are not chosen by groups, and no layer has a window: transformers writes a size of
+  // windows by default, beside layer_types without one. It ignores the rest.
   family.fixed.insert(family.fixed.end(), {{"n_group", 1},
                                            {"topk_group", 1},
-                                           {"sliding_window", nullptr},
+                                           {"sliding_window", nullptr, Use::kNoWindow},
                                            {"max_window_layers", nullptr, Use::kUnused},
                                            {"moe_layer_freq", nullptr, Use::kUnused},
                                            {"scoring_func", nullptr, Use::kUnused},

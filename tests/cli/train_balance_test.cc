@@ -98,7 +98,8 @@ TEST_F(BalanceRunTest, BiasesMoveTowardsBalance) {
            {"alone", {"--world_size=1", "--grad_accum=2"}},
            {"three", {"--world_size=3", "--strategy=no_shard"}},
            {"recomputed", {"--world_size=2", "--activation_checkpointing=block"}},
-           {"bf16", {"--world_size=2", "--param_dtype=bf16", "--router_dtype=fp32"}},
+           {"bf16",
+            {"--world_size=2", "--param_dtype=bf16", "--router_dtype=fp32", "--export_dtype=bf16"}},
            {"divided", {"--world_size=4", "--tensor_parallel=2", "--sequence_parallel"}}}) {
     const Outcome run = TrainWithBiases(
         name, 0.0,
@@ -135,6 +136,9 @@ TEST_F(BalanceRunTest, NoBitOfBiasesDependsOnTheLayout) {
            {"two", {"--world_size=2", "--strategy=full_shard"}},
            {"grouped", {"--world_size=2", "--strategy=shard_grad_op"}},
            {"four", {"--world_size=4", "--strategy=hybrid_shard", "--shard_size=2"}},
+           {"owned",
+            {"--world_size=4", "--strategy=hybrid_shard", "--shard_size=2",
+             "--shard_optimizer_over_world"}},
            {"replicated", {"--world_size=4", "--strategy=no_shard"}},
            {"wrapped", {"--world_size=2", "--min_wrap_numel=100000"}},
            {"rows", {"--world_size=2", "--layout=rows"}},

@@ -249,6 +249,22 @@ TEST(TrainPreferencesTest, TheReferenceMayBeAnotherModel) {
   EXPECT_NEAR(adapters["loss"].get<double>(), there["loss"].get<double>(), 1e-5);
 }
 
+// Routers of a reference compute in the same type, and it needs neither experts nor biases for what
+// the options say about those of the model that is trained.
+TEST(TrainPreferencesTest, TheReferenceMayHaveOtherExperts) {
+  const std::string dots1 = "tests/testdata/dots1_tiny";
+  const Flags run = {"--objective=dpo", "--init_from=" + dots1, "--param_dtype=bf16",
+                     "--router_dtype=fp32", "--router_bias_rate=0.001"};
+  const auto train = [&](const std::string& name, const std::string& reference) {
+    const Outcome outcome =
+        RunTrainer(OfPairs(Scratch() / name, With(run, {"--reference=" + reference})));
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+    return StepFacts(Scratch() / name);
+  };
+  EXPECT_EQ(train("experts_by_path", dots1), train("experts_cached", "cached"));
+  train("no_biases", "tests/testdata/qwen3_moe_tiny");
+}
+
 // Accumulated over four micro-batches on one rank, and one micro-batch on each of four.
 TEST(TrainPreferencesTest, JudgementsHaveTheSameBitsAtOtherRanks) {
   const Flags kto = {"--objective=kto", kJudgements, "--lora_rank=2", "--lr=1e-2",
