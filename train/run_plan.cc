@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <fstream>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -14,14 +16,12 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 
 #include "zeroth/core/base/byte_count.h"
-#include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/process/process_environment.h"
 #include "zeroth/core/device/memory.h"
@@ -52,9 +52,10 @@ absl::StatusOr<Machine> MachineOf(const TrainOptions& options) {
 std::optional<double> FreeMemory() {
   std::optional<double> free;
   const auto number_in = [](const char* path, absl::string_view key) -> std::optional<double> {
-    const absl::StatusOr<std::string> text = ReadFile(path, size_t{1} << 20);
-    if (!text.ok()) return std::nullopt;
-    for (absl::string_view line : absl::StrSplit(*text, '\n')) {
+    // Not ReadFile: the kernel says that these files have 0 bytes.
+    std::ifstream file(path);
+    for (std::string text; std::getline(file, text);) {
+      absl::string_view line = text;
       double value = 0;
       if (!absl::ConsumePrefix(&line, key)) continue;
       absl::ConsumeSuffix(&line, "kB");
