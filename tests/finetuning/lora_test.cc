@@ -488,8 +488,10 @@ TEST(LoraExpertsTest, AreLeftOutOrRefusedWhereTheyCannotBeAdapted) {
   ASSERT_TRUE(directory.ok()) << directory.status();
   const auto adapters = [&](LoraOptions lora) -> absl::StatusOr<size_t> {
     lora.rank = kRank;
-    ZEROTH_ASSIGN_OR_RETURN(const auto model, ModelRegistry::Create(directory->config().json(),
-                                                                    {.lora = lora, .fp8 = false}));
+    ModelOptions options;
+    options.lora = lora;
+    ZEROTH_ASSIGN_OR_RETURN(const auto model,
+                            ModelRegistry::Create(directory->config().json(), options));
     return LoraAdapters(*model).size();
   };
   constexpr size_t kLayers = 2;
