@@ -16,9 +16,9 @@ namespace zeroth {
 // Prints the plan of the run (--dry_run), once for all processes of a run.
 absl::Status SayPlan(const RunSpec& spec, const ModelSource& source);
 
-// Returns a warning if the plan of a run on CPUs needs more memory than this machine has free: the
-// system would kill the run silently. Empty if memory suffices, or if another process of this
-// machine warns.
+// Returns a warning if, by its plan, a run on CPUs needs more memory than is free here. The system
+// would kill it silently. Empty if it does not, if another process of this machine warns, and for
+// optimizers of other projects.
 std::string MemoryWarning(const RunSpec& spec, const ModelSource& source);
 
 // True for the error of a run that ran out of memory.

@@ -17,7 +17,8 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-std::string WarningOf(const std::string& model, const std::string& memory_limit) {
+std::string WarningOf(const std::string& model, const std::string& memory_limit,
+                      const std::string& optimizer = "adamw") {
   RunSpec spec;
   spec.options.model = model;
   spec.options.comm = "local";
@@ -26,6 +27,7 @@ std::string WarningOf(const std::string& model, const std::string& memory_limit)
   spec.options.batch_size = 1;
   spec.options.seq_len = 128;
   spec.options.memory_limit = memory_limit;
+  spec.options.optimizer = optimizer;
   const absl::StatusOr<ModelSource> source = ModelSource::Open(spec.options);
   EXPECT_TRUE(source.ok()) << source.status();
   return MemoryWarning(spec, *source);
@@ -38,6 +40,11 @@ TEST(MemoryWarningTest, RunsThatDoNotFitAreNamed) {
               AllOf(StartsWith("warning   this run needs 1"), HasSubstr(" GiB for 2 ranks"),
                     HasSubstr("--activation_checkpointing=block")));
   EXPECT_EQ(WarningOf("gpt2_nano", default_limit), "");
+}
+
+// Its update could touch memory that a planned device does not have.
+TEST(MemoryWarningTest, OptimizersOfOtherProjectsAreNotPlanned) {
+  EXPECT_EQ(WarningOf("llama3_70b", TrainOptions().memory_limit, "somebodys_own"), "");
 }
 
 TEST(MemoryWarningTest, WithALimitTheRunEndsByItself) {
