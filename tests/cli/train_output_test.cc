@@ -148,7 +148,7 @@ TEST(TrainOutputTest, NoRunWritesIntoAnothersDirectory) {
   ExpectRefused(RunTrainer(With(flags, {"--resume=auto"})),
                 {"--resume=auto", "no checkpoint to resume from", "--overwrite"});
   ExpectRefused(RunTrainer(With(flags, {"--init_from=" + (out / "final").string(), "--overwrite"})),
-                {"--init_from=", "lies in --out", "what it starts from"});
+                {"--init_from=", "lies in --out", "would replace this model, which it reads"});
   EXPECT_EQ(Read(out / "metrics.jsonl"), metrics);
   EXPECT_TRUE(Read(out / "final/model.safetensors") == model);
   // Files that are not a run's are kept.
