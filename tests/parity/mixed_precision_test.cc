@@ -24,6 +24,9 @@ constexpr double kGradientTolerance = 0.04;
 // gemma3_tiny has six layers. In transformers, too, its norms in bf16 are up to 0.06 off, which
 // changes between 0.03 and 0.06 with the number of rows of a micro-batch; here up to 0.071.
 constexpr double kDeepGradientTolerance = 0.08;
+// dots1_tiny scales what its experts add, and a router's logit that bf16 rounds can choose another
+// expert: one norm of a run is 0.049 off on a CPU with bf16 instructions.
+constexpr double kRoutedGradientTolerance = 0.08;
 
 const MixedPrecision kReducedInFloat = {DType::kBFloat16, DType::kFloat32};
 const MixedPrecision kReducedInBFloat16 = {DType::kBFloat16, DType::kBFloat16};
@@ -41,7 +44,9 @@ std::string CaseName(const testing::TestParamInfo<Case>& instance) {
 
 void ExpectNear(const std::string& model, const TrainingRecord& record,
                 const TrainingRecord& reference) {
-  const double tolerance = model == "gemma3_tiny" ? kDeepGradientTolerance : kGradientTolerance;
+  const double tolerance = model == "gemma3_tiny"  ? kDeepGradientTolerance
+                           : model == "dots1_tiny" ? kRoutedGradientTolerance
+                                                   : kGradientTolerance;
   if (!RunsAreShort()) {
     ASSERT_EQ(record.losses.size(), reference.losses.size());
   }
