@@ -16,14 +16,15 @@ namespace {
 
 using KernelUsageTest = ResourceUsageTest;
 
-// Three kernels may spill: FillTable runs once for a table, and keeps digits of a large angle's
+// Four kernels may spill: FillTable runs once for a table, and keeps digits of a large angle's
 // quotient by pi in an array; attention's forward keeps up to four numbers more than there are
-// registers; ChooseExperts, with a thread for each token, five. The kernels that compute in double
-// precision sum or decide only a few numbers.
+// registers; ChooseExperts, with a thread for each token, five; SigmoidRouteGradient, likewise,
+// two. The kernels that compute in double precision sum or decide only a few numbers:
+// ChooseBySigmoid rounds a score once, so that every device chooses the same experts.
 TEST_F(KernelUsageTest, NothingSpillsOrComputesInDoublePrecisionUnasked) {
-  CheckAll({"FillTable", "MmaForward<*", "ChooseExperts<*"},
+  CheckAll({"FillTable", "MmaForward<*", "ChooseExperts<*", "SigmoidRouteGradient<*"},
            {"FillTable", "MeanKernel", "ClipFactorKernel", "MeanByThread<*", "MeanByBlock<*",
-            "PairKernel", "PairMeans"});
+            "PairKernel", "PairMeans", "ChooseBySigmoid<*", "SigmoidRouteGradient<*"});
 }
 
 // MapShape counts on kBlocksPerMultiprocessor resident blocks: if fewer fit, the rest run alone.
