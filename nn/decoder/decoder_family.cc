@@ -262,6 +262,29 @@ absl::StatusOr<std::unique_ptr<LanguageModel>> BuildDecoder(const DecoderFamily&
   return std::make_unique<Decoder>(config, WriteConfig(family, config, json), options);
 }
 
+void AddQwenWindow(DecoderFamily& family) {
+  // "sliding_window" and "max_window_layers" are in every file and mean nothing without the first.
+  family.fixed.insert(family.fixed.end(), {{"use_sliding_window", false},
+                                           {"sliding_window", nullptr, FixedKey::Use::kUnused},
+                                           {"max_window_layers", nullptr, FixedKey::Use::kUnused}});
+}
+
+void AddQwenExperts(DecoderFamily& family) {
+  DecoderConfig& base = family.base;
+  base.names.router = "gate";
+  base.names.experts = "experts";
+  base.balance_coefficient = 0.001;
+  family.keys.insert(family.keys.end(),
+                     {{"num_experts", &DecoderConfig::experts},
+                      {"num_experts_per_tok", &DecoderConfig::experts_per_token},
+                      {"moe_intermediate_size", &DecoderConfig::expert_hidden},
+                      {"norm_topk_prob", &DecoderConfig::normalize_expert_weights},
+                      {"output_router_logits", &DecoderConfig::balances_experts},
+                      {"router_aux_loss_coef", &DecoderConfig::balance_coefficient},
+                      {"decoder_sparse_step", &DecoderConfig::sparse_step},
+                      {"mlp_only_layers", &DecoderConfig::dense_layers}});
+}
+
 DecoderRegistration::DecoderRegistration(DecoderFamily family) {
   std::vector<ModelPreset> presets;
   for (const DecoderPreset& preset : family.presets) {

@@ -80,6 +80,12 @@ struct DecoderFamily {
 // no biases, and the keys of config.json. A family's table adds more.
 DecoderFamily LlamaLikeFamily(const std::string& model_type, const std::string& architecture);
 
+// Adds what the files of all Qwen families have: a window that no layer uses. One that is used is
+// refused.
+void AddQwenWindow(DecoderFamily& family);
+// Adds the names and the keys that Qwen's mixtures of experts share.
+void AddQwenExperts(DecoderFamily& family);
+
 // Builds a model from the content of a config.json. InvalidArgument names the key for a size that
 // is missing or does not fit the others, for a value that the family does not support, and for a
 // key that is neither in its table nor known to be harmless (harmless_keys.h). Keys of rotary

@@ -12,10 +12,7 @@ DecoderFamily Qwen2() {
   DecoderFamily family = LlamaLikeFamily("qwen2", "Qwen2ForCausalLM");
   family.base.max_positions = 32768;
   family.base.qkv_bias = true;
-  // "sliding_window" and "max_window_layers" are in every file and mean nothing without this.
-  family.fixed.insert(family.fixed.end(), {{"use_sliding_window", false},
-                                           {"sliding_window", nullptr, FixedKey::Use::kUnused},
-                                           {"max_window_layers", nullptr, FixedKey::Use::kUnused}});
+  AddQwenWindow(family);
   const nlohmann::json more = {{"tie_word_embeddings", true}};
   family.presets = {{"qwen25_0_5b", 151936, 32768, 896, 24, 14, 2, 4864, 1e6, 1e-6, more}};
   return family;

@@ -12,8 +12,6 @@ namespace {
 DecoderFamily Qwen2Moe() {
   DecoderFamily family = LlamaLikeFamily("qwen2_moe", "Qwen2MoeForCausalLM");
   DecoderConfig& base = family.base;
-  base.names.router = "gate";
-  base.names.experts = "experts";
   base.names.shared_expert = "shared_expert";
   base.names.shared_expert_gate = "shared_expert_gate";
   base.max_positions = 32768;
@@ -22,21 +20,11 @@ DecoderFamily Qwen2Moe() {
   base.experts_per_token = 4;
   base.expert_hidden = 1408;
   base.shared_hidden = 5632;
-  base.balance_coefficient = 0.001;
+  AddQwenExperts(family);
+  AddQwenWindow(family);
   family.keys.insert(family.keys.end(),
                      {{"qkv_bias", &DecoderConfig::qkv_bias},
-                      {"num_experts", &DecoderConfig::experts},
-                      {"num_experts_per_tok", &DecoderConfig::experts_per_token},
-                      {"moe_intermediate_size", &DecoderConfig::expert_hidden},
-                      {"shared_expert_intermediate_size", &DecoderConfig::shared_hidden},
-                      {"norm_topk_prob", &DecoderConfig::normalize_expert_weights},
-                      {"output_router_logits", &DecoderConfig::balances_experts},
-                      {"router_aux_loss_coef", &DecoderConfig::balance_coefficient},
-                      {"decoder_sparse_step", &DecoderConfig::sparse_step},
-                      {"mlp_only_layers", &DecoderConfig::dense_layers}});
-  family.fixed.insert(family.fixed.end(), {{"use_sliding_window", false},
-                                           {"sliding_window", nullptr, FixedKey::Use::kUnused},
-                                           {"max_window_layers", nullptr, FixedKey::Use::kUnused}});
+                      {"shared_expert_intermediate_size", &DecoderConfig::shared_hidden}});
   return family;
 }
 

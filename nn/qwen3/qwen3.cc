@@ -16,10 +16,7 @@ DecoderFamily Qwen3() {
   family.base.head_dim = 128;
   family.keys.insert(family.keys.end(), {{"attention_bias", &DecoderConfig::qkv_bias},
                                          {"attention_bias", &DecoderConfig::attention_out_bias}});
-  // "sliding_window" and "max_window_layers" are in every file and mean nothing without this.
-  family.fixed.insert(family.fixed.end(), {{"use_sliding_window", false},
-                                           {"sliding_window", nullptr, FixedKey::Use::kUnused},
-                                           {"max_window_layers", nullptr, FixedKey::Use::kUnused}});
+  AddQwenWindow(family);
   const nlohmann::json more = {{"tie_word_embeddings", true}};
   family.presets = {{"qwen3_0_6b", 151936, 40960, 1024, 28, 16, 8, 3072, 1e6, 1e-6, more}};
   return family;
