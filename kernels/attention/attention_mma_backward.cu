@@ -134,8 +134,8 @@ __global__ void __launch_bounds__(kMmaThreads) MmaBackwardKeys(AttentionBackward
       const T* const dout = shared.Steps(stage, 1);
       float scores[kRowTiles][kSteps / 8][4];
       float gradients[kRowTiles][kSteps / 8][4];
-      ScoreProduct<T, kDim, kSteps>(key_rows, queries, scores);
-      ScoreProduct<T, kDim, kSteps>(value_rows, dout, gradients);
+      ScoreMatmul<T, kDim, kSteps>(key_rows, queries, scores);
+      ScoreMatmul<T, kDim, kSteps>(value_rows, dout, gradients);
       uint32_t p[kRowTiles][kSteps / 8][2];
       uint32_t ds[kRowTiles][kSteps / 8][2];
 #pragma unroll
@@ -255,8 +255,8 @@ __global__ void __launch_bounds__(kMmaThreads) MmaBackwardQueries(AttentionBackw
       const T* const values = shared.Steps(stage, 1);
       float scores[kRowTiles][kSteps / 8][4];
       float gradients[kRowTiles][kSteps / 8][4];
-      ScoreProduct<T, kDim, kSteps>(query_rows, keys, scores);
-      ScoreProduct<T, kDim, kSteps>(dout_rows, values, gradients);
+      ScoreMatmul<T, kDim, kSteps>(query_rows, keys, scores);
+      ScoreMatmul<T, kDim, kSteps>(dout_rows, values, gradients);
       uint32_t ds[kRowTiles][kSteps / 8][2];
 #pragma unroll
       for (int n = 0; n < kSteps / 8; ++n) {

@@ -151,7 +151,7 @@ __global__ void __launch_bounds__(kMmaThreads) MmaForward(AttentionForwardParams
     if constexpr (kBounded) sees_some = sees_some && key + kKeys > at.FirstKey(batch, query);
     float scores[kRowTiles][kKeys / 8][4];
     if (sees_some) {
-      ScoreProduct<T, kDim, kKeys>(rows, keys, scores);
+      ScoreMatmul<T, kDim, kKeys>(rows, keys, scores);
       if (key + kKeys > query + 1) MaskLaterKeys(scores, query, key);
       if constexpr (kBounded) {
         if (key < at.FirstKey(batch, query + 16 * kRowTiles - 1)) {

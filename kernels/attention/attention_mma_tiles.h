@@ -167,9 +167,9 @@ __device__ __forceinline__ void SetZero(float (&sums)[kRowTiles][kTiles][4]) {
 
 // scores[16 kRowTiles, kColumns] = rows[.., kDim] tile[kColumns, kDim]^T.
 template <typename T, int kDim, int kColumns, int kRowTiles, bool kHold>
-__device__ __forceinline__ void ScoreProduct(const RowOperand<T, kDim, kRowTiles, kHold>& rows,
-                                             const T* tile,
-                                             float (&scores)[kRowTiles][kColumns / 8][4]) {
+__device__ __forceinline__ void ScoreMatmul(const RowOperand<T, kDim, kRowTiles, kHold>& rows,
+                                            const T* tile,
+                                            float (&scores)[kRowTiles][kColumns / 8][4]) {
   SetZero(scores);
   const T* const columns = ColumnsForLane<kDim>(tile);
 // Unrolled fully, a wide head's loads would be moved so far ahead that registers ran out.

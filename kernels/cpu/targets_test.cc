@@ -157,7 +157,7 @@ TEST_P(TargetsTest, LinearCrossEntropy) {
 }
 
 // A matmul of fp32 with every epilogue, into either type.
-TEST_P(TargetsTest, FinishProduct) {
+TEST_P(TargetsTest, ApplyEpilogue) {
   constexpr int64_t kRows = 3;
   constexpr int64_t kCols = 37;
   constexpr size_t kCount = kRows * kCols;
@@ -174,7 +174,7 @@ TEST_P(TargetsTest, FinishProduct) {
       call.c_dtype = dtype;
       call.c = c.data();
       call.ldc = kCols;
-      FinishProduct(call, product.data(), kCols);
+      ApplyEpilogue(call, product.data(), kCols);
       std::vector<double> expected;
       for (size_t i = 0; i < kCount; ++i) expected.push_back(definition(i));
       ExpectCloseIn(dtype, c.values(), expected, 4e-7, 0.0, "c");
@@ -215,7 +215,7 @@ void ExpectRoundsAs(T (*round)(float)) {
   }
   std::vector<T> actual(values.size());
   const int64_t count = static_cast<int64_t>(values.size());
-  FinishProduct({.m = 1, .n = count, .c_dtype = DTypeOf<T>::value, .c = actual.data()},
+  ApplyEpilogue({.m = 1, .n = count, .c_dtype = DTypeOf<T>::value, .c = actual.data()},
                 values.data(), count);
   for (size_t i = 0; i < values.size(); ++i)
     ASSERT_EQ(actual[i].bits, round(values[i]).bits) << values[i];

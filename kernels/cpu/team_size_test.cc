@@ -104,14 +104,14 @@ TEST_P(TeamSizeTest, SoftmaxCrossEntropy) {
   });
 }
 
-TEST_P(TeamSizeTest, FinishProduct) {
+TEST_P(TeamSizeTest, ApplyEpilogue) {
   constexpr int64_t kRows = 300;
   constexpr int64_t kCols = 301;
   const std::vector<float> product = RandomNormal(kRows * kCols);
   const std::vector<float> bias = RandomNormal(kCols);
   ExpectSameBits([&] {
     std::vector<float> result = product;
-    FinishProduct({.m = kRows,
+    ApplyEpilogue({.m = kRows,
                    .n = kCols,
                    .c = result.data(),
                    .ldc = kCols,
@@ -147,7 +147,7 @@ TEST_P(TeamSizeTest, WidenedGemm) {
   });
 }
 
-struct Product {
+struct MatmulShape {
   int64_t m, n, k;
   bool transpose_a, transpose_b;
 };
@@ -160,11 +160,11 @@ TEST_P(TeamSizeTest, MatmulsOfAnyTeam) {
     for (const float value : values) rounded.push_back(ToBFloat16(value));
     return rounded;
   };
-  for (const Product& shape : std::vector<Product>{{1, 768, 3072, false, false},
-                                                   {64, 64, 4096, true, false},
-                                                   {128, 384, 8192, true, false},
-                                                   {300, 1100, 70, false, true},
-                                                   {513, 70, 600, false, false}}) {
+  for (const MatmulShape& shape : std::vector<MatmulShape>{{1, 768, 3072, false, false},
+                                                           {64, 64, 4096, true, false},
+                                                           {128, 384, 8192, true, false},
+                                                           {300, 1100, 70, false, true},
+                                                           {513, 70, 600, false, false}}) {
     const std::vector<float> a = RandomNormal(shape.m * shape.k);
     const std::vector<float> b = RandomNormal(shape.k * shape.n);
     const std::vector<float> bias = RandomNormal(shape.n);

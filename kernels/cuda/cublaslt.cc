@@ -157,7 +157,7 @@ absl::StatusOr<float*> CublasLt::Staging() {
   return static_cast<float*>(staging_->data());
 }
 
-absl::StatusOr<CublasLt::Plan*> CublasLt::FindPlan(const ProductKey& key) {
+absl::StatusOr<CublasLt::Plan*> CublasLt::FindPlan(const MatmulKey& key) {
   const auto known = plans_.find(key);
   if (known != plans_.end()) {
     recent_.splice(recent_.begin(), recent_, known->second);
@@ -174,7 +174,7 @@ absl::StatusOr<CublasLt::Plan*> CublasLt::FindPlan(const ProductKey& key) {
   return recent_.front().second.get();
 }
 
-absl::StatusOr<std::unique_ptr<CublasLt::Plan>> CublasLt::MakePlan(const ProductKey& key) {
+absl::StatusOr<std::unique_ptr<CublasLt::Plan>> CublasLt::MakePlan(const MatmulKey& key) {
   auto plan = std::make_unique<Plan>();
   const cublasComputeType_t compute = key.dtype == DType::kFloat32 && key.allow_tf32
                                           ? CUBLAS_COMPUTE_32F_FAST_TF32
@@ -217,7 +217,7 @@ absl::StatusOr<std::unique_ptr<CublasLt::Plan>> CublasLt::MakePlan(const Product
   return plan;
 }
 
-absl::Status CublasLt::AskForAlgorithm(const ProductKey& key, Plan& plan) {
+absl::Status CublasLt::AskForAlgorithm(const MatmulKey& key, Plan& plan) {
   cublasLtMatmulPreference_t preference = nullptr;
   ZEROTH_CUBLASLT_RETURN_IF_ERROR(cublasLtMatmulPreferenceCreate(&preference));
   const absl::Cleanup destroy = [preference] {
@@ -250,7 +250,7 @@ absl::Status CublasLt::AskForAlgorithm(const ProductKey& key, Plan& plan) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<bool> CublasLt::Multiply(const ProductKey& key, const ProductPointers& pointers) {
+absl::StatusOr<bool> CublasLt::Multiply(const MatmulKey& key, const MatmulPointers& pointers) {
   ZEROTH_ASSIGN_OR_RETURN(Plan* const plan, FindPlan(key));
   if (!plan->found) return false;
   if (HasBias(key.epilogue)) {

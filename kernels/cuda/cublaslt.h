@@ -41,7 +41,7 @@ enum class Epilogue : uint8_t {
 // Everything that determines how a matmul is computed; matmuls with equal keys share a plan. A bias
 // has the type of the operands, aux that of c. Matrices are column-major: c [rows, columns] = first
 // [rows, depth] * second [depth, columns].
-struct ProductKey {
+struct MatmulKey {
   int64_t rows = 0;
   int64_t columns = 0;
   int64_t depth = 0;
@@ -66,7 +66,7 @@ struct ProductKey {
   uint32_t aux_alignment = 0;
   Epilogue epilogue = Epilogue::kNone;
 
-  auto operator<=>(const ProductKey&) const = default;
+  auto operator<=>(const MatmulKey&) const = default;
 };
 
 // Returns the largest power of two up to 16 that divides the address. No algorithm needs more. If
@@ -79,8 +79,8 @@ uint32_t AlignmentOf(const void* pointer);
 // calls have. A row-major matrix read by columns is its transpose, so that swapping the operands
 // suffices: c^T = b^T a^T.
 template <typename Call>
-ProductKey KeyOfRowMajor(const Call& call) {
-  ProductKey key;
+MatmulKey KeyOfRowMajor(const Call& call) {
+  MatmulKey key;
   key.rows = call.n;
   key.columns = call.m;
   key.depth = call.k;
@@ -94,7 +94,7 @@ ProductKey KeyOfRowMajor(const Call& call) {
   return key;
 }
 
-struct ProductPointers {
+struct MatmulPointers {
   const void* first = nullptr;
   const void* second = nullptr;
   void* c = nullptr;
@@ -129,7 +129,7 @@ class CublasLt {
   // first matmul of each key asks the library for an algorithm. Algorithms that split the depth are
   // accepted only if they add the parts in fp32, in workspace, because others round each part to
   // c's type.
-  absl::StatusOr<bool> Multiply(const ProductKey& key, const ProductPointers& pointers);
+  absl::StatusOr<bool> Multiply(const MatmulKey& key, const MatmulPointers& pointers);
 
   // Checks whether a plain kernel, which is about a hundred times slower, may compute a matmul that
   // has no algorithm. If so, records `matmul` in slow_matmuls(); otherwise Unimplemented names
@@ -147,13 +147,13 @@ class CublasLt {
  private:
   struct Plan;
   // The most recently used plan comes first.
-  using PlanList = std::list<std::pair<ProductKey, std::unique_ptr<Plan>>>;
+  using PlanList = std::list<std::pair<MatmulKey, std::unique_ptr<Plan>>>;
 
   CublasLt(cudaStream_t stream, Allocator& allocator, const KernelOptions& options);
-  absl::StatusOr<Plan*> FindPlan(const ProductKey& key);
-  absl::StatusOr<std::unique_ptr<Plan>> MakePlan(const ProductKey& key);
+  absl::StatusOr<Plan*> FindPlan(const MatmulKey& key);
+  absl::StatusOr<std::unique_ptr<Plan>> MakePlan(const MatmulKey& key);
   // Asks the library for the algorithm of a plan, whose descriptors are complete.
-  absl::Status AskForAlgorithm(const ProductKey& key, Plan& plan);
+  absl::Status AskForAlgorithm(const MatmulKey& key, Plan& plan);
 
   const cudaStream_t stream_;
   Allocator& allocator_;
@@ -162,7 +162,7 @@ class CublasLt {
   std::shared_ptr<Buffer> workspace_;
   std::shared_ptr<Buffer> staging_;
   PlanList recent_;
-  std::map<ProductKey, PlanList::iterator> plans_;
+  std::map<MatmulKey, PlanList::iterator> plans_;
   int64_t plans_made_ = 0;
   std::set<std::string> slow_matmuls_;
 };

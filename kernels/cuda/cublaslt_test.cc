@@ -41,7 +41,7 @@ class CublasLtTest : public testing::Test {
   }
 
   // [m, k] x [k, n], one long row after another, all in fp32.
-  GemmCall Product(int64_t m, int64_t n, int64_t k) {
+  GemmCall MatmulOf(int64_t m, int64_t n, int64_t k) {
     std::normal_distribution<float> normal;
     a_values_.resize(static_cast<size_t>(m * k));
     b_values_.resize(static_cast<size_t>(k * n));
@@ -76,7 +76,7 @@ class CublasLtTest : public testing::Test {
 };
 
 TEST_F(CublasLtTest, AMatmulIsPlannedOnce) {
-  GemmCall call = Product(16, 24, 8);
+  GemmCall call = MatmulOf(16, 24, 8);
   for (int i = 0; i < 3; ++i) ASSERT_EQ(Gemm(call, *blas_, target_), absl::OkStatus());
   EXPECT_EQ(blas_->plans_made(), 1);
   call.m = 8;
@@ -89,7 +89,7 @@ TEST_F(CublasLtTest, AMatmulIsPlannedOnce) {
 
 TEST_F(CublasLtTest, ThePlansThatWereUsedLatestAreKept) {
   const auto most = static_cast<int64_t>(CublasLt::kMostPlans);
-  GemmCall call = Product(most + 1, 4, 4);
+  GemmCall call = MatmulOf(most + 1, 4, 4);
   const auto multiply = [&](int64_t rows) {
     call.m = rows;
     EXPECT_EQ(Gemm(call, *blas_, target_), absl::OkStatus());
@@ -109,7 +109,7 @@ TEST_F(CublasLtTest, EpiloguesOfOursAreAppliedInStages) {
   for (const bool transpose_a : {false, true}) {
     constexpr int64_t kRows = 290;
     constexpr int64_t kColumns = 20000;
-    GemmCall call = Product(kRows, kColumns, /*k=*/3);
+    GemmCall call = MatmulOf(kRows, kColumns, /*k=*/3);
     call.transpose_a = transpose_a;
     if (transpose_a) call.lda = kRows;
     call.activation = Activation::kSilu;
@@ -143,7 +143,7 @@ TEST_F(CublasLtTest, EpiloguesOfOursAreAppliedInStages) {
 
 // Matmuls of fp32 inputs must not change because others may use TF32.
 TEST_F(CublasLtTest, Fp32MatmulsAreFp32) {
-  GemmCall call = Product(64, 64, 64);
+  GemmCall call = MatmulOf(64, 64, 64);
   ASSERT_EQ(Gemm(call, *blas_, target_), absl::OkStatus());
   const std::vector<float> c = *c_.ToHost<float>();
   double worst = 0;

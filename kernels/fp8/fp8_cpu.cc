@@ -140,7 +140,7 @@ HWY_EXPORT(DecodeAny);
 constexpr int64_t kTile = 64;
 constexpr int64_t kTilesPerPiece = kElementGrain / (kTile * kTile);
 // Number of rows of c that are computed at a time.
-constexpr int64_t kProductRows = 1024;
+constexpr int64_t kGemmRows = 1024;
 
 const void* ValuesAt(const CastFp8Call& call, int64_t row, int64_t col) {
   return Advance(call.values, row * call.stride + col, call.dtype);
@@ -220,7 +220,7 @@ const KernelTable<SupportsFp8Call>::Registration supports_fp8(
 absl::Status Fp8Gemm(const Fp8GemmCall& call, CpuKernels& kernels) {
   if (call.m == 0 || call.n == 0) return absl::OkStatus();
   const float scale = call.a_scale[0] * call.b_scale[0];
-  const int64_t step = std::min(call.m, kProductRows);
+  const int64_t step = std::min(call.m, kGemmRows);
   const int64_t halves = (call.n + step) * call.k;
   ZEROTH_ASSIGN_OR_RETURN(float* const product,
                           kernels.workspace().ReserveFloats(step * call.n + (halves + 1) / 2));
@@ -254,7 +254,7 @@ absl::Status Fp8Gemm(const Fp8GemmCall& call, CpuKernels& kernels) {
     ParallelFor(gemm.m * gemm.n, kElementGrain, [&](int64_t, int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) product[i] *= scale;
     });
-    FinishProduct(BlockOf(result, {row, 0, gemm.m, gemm.n}), product, gemm.n);
+    ApplyEpilogue(BlockOf(result, {row, 0, gemm.m, gemm.n}), product, gemm.n);
   }
   return absl::OkStatus();
 }

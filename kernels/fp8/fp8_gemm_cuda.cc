@@ -12,7 +12,7 @@ namespace zeroth::cuda {
 namespace {
 
 // Handles depth 0, which cuBLASLt does not accept: c becomes the bias, or stays as it is.
-absl::Status EmptyProduct(const Fp8GemmCall& call, const LaunchTarget& target) {
+absl::Status ZeroDepthGemm(const Fp8GemmCall& call, const LaunchTarget& target) {
   GemmCall empty;
   empty.m = call.m;
   empty.n = call.n;
@@ -27,8 +27,8 @@ absl::Status EmptyProduct(const Fp8GemmCall& call, const LaunchTarget& target) {
 
 }  // namespace
 
-ProductKey KeyOf(const Fp8GemmCall& call) {
-  ProductKey key = KeyOfRowMajor(call);
+MatmulKey KeyOf(const Fp8GemmCall& call) {
+  MatmulKey key = KeyOfRowMajor(call);
   key.dtype = call.c_dtype;
   key.fp8 = true;
   key.first_format = call.b_format;
@@ -43,13 +43,13 @@ ProductKey KeyOf(const Fp8GemmCall& call) {
 
 absl::Status Fp8Gemm(const Fp8GemmCall& call, CublasLt& blas, const LaunchTarget& target) {
   if (call.m == 0 || call.n == 0) return absl::OkStatus();
-  if (call.k == 0) return EmptyProduct(call, target);
-  const ProductPointers pointers = {.first = call.b,
-                                    .second = call.a,
-                                    .c = call.c,
-                                    .bias = call.bias,
-                                    .first_scale = call.b_scale,
-                                    .second_scale = call.a_scale};
+  if (call.k == 0) return ZeroDepthGemm(call, target);
+  const MatmulPointers pointers = {.first = call.b,
+                                   .second = call.a,
+                                   .c = call.c,
+                                   .bias = call.bias,
+                                   .first_scale = call.b_scale,
+                                   .second_scale = call.a_scale};
   ZEROTH_ASSIGN_OR_RETURN(const bool multiplied, blas.Multiply(KeyOf(call), pointers));
   if (multiplied) return absl::OkStatus();
   return Unimplemented("Fp8Gemm: cuBLASLt has no algorithm for [", call.m, ", ", call.k, "] x [",

@@ -15,7 +15,7 @@ namespace zeroth::cuda {
 
 // Returns the key of c^T = b a^T, column-major: b is transposed and a is not, the "TN" layout that
 // Ada and Hopper require.
-ProductKey KeyOf(const Fp8GemmCall& call);
+MatmulKey KeyOf(const Fp8GemmCall& call);
 
 // Enqueues on the stream of `blas`, which is that of `target`. Unimplemented if cuBLASLt has no
 // algorithm.

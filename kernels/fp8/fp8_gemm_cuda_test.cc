@@ -36,8 +36,8 @@ Fp8GemmCall Call(int64_t m, int64_t n, int64_t k) {
   return call;
 }
 
-TEST(Fp8ProductKeyTest, OperandsAreTransposedAndNotTransposed) {
-  const ProductKey key = KeyOf(Call(5, 32, 48));
+TEST(Fp8MatmulKeyTest, OperandsAreTransposedAndNotTransposed) {
+  const MatmulKey key = KeyOf(Call(5, 32, 48));
   EXPECT_EQ(key.rows, 32);
   EXPECT_EQ(key.columns, 5);
   EXPECT_EQ(key.depth, 48);
@@ -51,8 +51,8 @@ TEST(Fp8ProductKeyTest, OperandsAreTransposedAndNotTransposed) {
   EXPECT_EQ(key.dtype, DType::kBFloat16) << "the bias's";
 }
 
-TEST(Fp8ProductKeyTest, FormatsDecideAPlan) {
-  const ProductKey key = KeyOf(Call(5, 32, 48));
+TEST(Fp8MatmulKeyTest, FormatsDecideAPlan) {
+  const MatmulKey key = KeyOf(Call(5, 32, 48));
   Fp8GemmCall other = Call(5, 32, 48);
   other.a_format = Fp8Format::kE4M3;
   EXPECT_TRUE(key < KeyOf(other) || KeyOf(other) < key);

@@ -16,7 +16,7 @@
 
 namespace zeroth::testing {
 
-struct Fp8ProductCase {
+struct Fp8GemmCase {
   int64_t m = 0;
   int64_t n = 0;
   int64_t k = 0;
@@ -45,7 +45,7 @@ class Fp8Suite : public KernelsSuite {
   std::vector<uint8_t> CastUnscaled(Fp8Format format, std::vector<float> values);
   Fp8Operand RandomOperand(Fp8Format format, int64_t rows, int64_t depth, float scale);
   // Compares every element with the definition in double.
-  void CheckProduct(const Fp8ProductCase& test);
+  void CheckGemm(const Fp8GemmCase& test);
 };
 
 namespace {
@@ -269,7 +269,7 @@ Fp8Operand Fp8Suite::RandomOperand(Fp8Format format, int64_t rows, int64_t depth
   return operand;
 }
 
-void Fp8Suite::CheckProduct(const Fp8ProductCase& test) {
+void Fp8Suite::CheckGemm(const Fp8GemmCase& test) {
   const float a_scale = 0.37f;
   const float b_scale = test.b_format == test.a_format ? 0.0021f : 1.7e-5f;
   const int64_t around = test.columns_around * kFp8Step;
@@ -325,7 +325,7 @@ void Fp8Suite::CheckProduct(const Fp8ProductCase& test) {
 
 TEST_P(Fp8Suite, MatmulsAreThoseOfTheDecodedValues) {
   for (int i = 0; i < 48; ++i) {
-    Fp8ProductCase test;
+    Fp8GemmCase test;
     test.m = RandomSize(i % 9 == 0 ? 0 : 1, 70);
     test.n = RandomSize(i % 11 == 0 ? 0 : 1, 6) * kFp8Step;
     test.k = RandomSize(i % 10 == 0 ? 0 : 1, 9) * kFp8Step;
@@ -335,7 +335,7 @@ TEST_P(Fp8Suite, MatmulsAreThoseOfTheDecodedValues) {
     test.accumulate = RandomSize(0, 2) == 0;
     test.bias = !test.accumulate && test.c_dtype != DType::kFloat32 && RandomSize(0, 1) == 0;
     test.columns_around = RandomSize(0, 2);
-    CheckProduct(test);
+    CheckGemm(test);
   }
 }
 
@@ -368,13 +368,13 @@ TEST_P(Fp8Suite, EveryCodeTimesOneIsItsNumber) {
 }
 
 TEST_P(Fp8Suite, ManyRows) {
-  Fp8ProductCase test;
+  Fp8GemmCase test;
   test.m = 1100;
   test.n = 32;
   test.k = 48;
   test.c_dtype = DType::kBFloat16;
   test.bias = true;
-  CheckProduct(test);
+  CheckGemm(test);
 }
 
 TEST_P(Fp8Suite, AScaleOfNaNShowsInTheWholeMatmul) {

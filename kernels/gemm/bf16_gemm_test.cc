@@ -25,7 +25,7 @@
 namespace zeroth::cpu {
 namespace {
 
-enum class What { kProduct, kAccumulate, kBias, kGelu, kGeluBackward };
+enum class What { kMatmul, kAccumulate, kBias, kGelu, kGeluBackward };
 
 // Elements as a kernel sees them, and their values.
 struct Values {
@@ -73,7 +73,7 @@ class Bf16GemmTest : public testing::TestWithParam<bool> {
   }
 
   // Some CPUs have native matmuls for some depths only.
-  bool Multiplies(int64_t depth) const { return GetParam() || HasNativeBf16Products(depth); }
+  bool Multiplies(int64_t depth) const { return GetParam() || HasNativeBf16Matmul(depth); }
 
   absl::Status Run(const GemmCall& call) {
     return GetParam() ? WidenedGemm(call, *workspace_) : Bf16Matmul(call, *workspace_);
@@ -96,7 +96,7 @@ double Rounding(DType dtype, double x) {
 
 double Expected(What what, double product, double bias, double saved, double old) {
   switch (what) {
-    case What::kProduct:
+    case What::kMatmul:
       return product;
     case What::kAccumulate:
       return product + old;
@@ -195,9 +195,9 @@ TEST_P(Bf16GemmTest, SeveralBlocksOfEverySide) {
   Check(1027, 1029, 17, true, true, What::kGelu, DType::kBFloat16);
 }
 
-TEST(Bf16Products, TheFastestOnesExist) {
+TEST(Bf16Matmul, TheFastestOnesExist) {
   for (const int64_t depth : {1, 31, 32, 63, 64, 50257}) {
-    EXPECT_TRUE(WidensOperands(DType::kBFloat16, depth) || HasNativeBf16Products(depth));
+    EXPECT_TRUE(WidensOperands(DType::kBFloat16, depth) || HasNativeBf16Matmul(depth));
   }
 }
 

@@ -220,7 +220,7 @@ absl::StatusOr<size_t> LargestScratchpad(const GemmCall& call, const BlockSizes&
                                          Bytes&& bytes_of) {
   size_t bytes = 0;
   ZEROTH_RETURN_IF_ERROR(ForEachBlock(call, sizes.m, sizes.n, [&](const GemmBlock& block) {
-    bytes = std::max(bytes, bytes_of(ProductOfBlock(call, block, nullptr)));
+    bytes = std::max(bytes, bytes_of(MatmulOfBlock(call, block, nullptr)));
     return absl::OkStatus();
   }));
   return bytes;
@@ -244,16 +244,16 @@ absl::Status Blocked(const GemmCall& call, Workspace& workspace) {
   float* product = static_cast<float*>(base);
   void* scratchpad = static_cast<char*>(base) + sizes.bytes();
   return ForEachBlock(call, sizes.m, sizes.n, [&](const GemmBlock& block) {
-    const GemmCall part = ProductOfBlock(call, block, product);
+    const GemmCall part = MatmulOfBlock(call, block, product);
     FindMatmul(part).Run(part, scratchpad);
-    FinishProduct(BlockOf(call, block), product, block.n);
+    ApplyEpilogue(BlockOf(call, block), product, block.n);
     return absl::OkStatus();
   });
 }
 
 }  // namespace
 
-bool HasNativeBf16Products(int64_t depth) {
+bool HasNativeBf16Matmul(int64_t depth) {
   static const bool has_any = Has(dnnl_cpu_isa_avx512_core_bf16);
   static const bool has_amx = HasAmx();
   return has_any && (!has_amx || depth % kAmxDepth == 0);
@@ -263,7 +263,7 @@ bool WidensOperands(DType dtype, int64_t depth) {
   static const bool is_slow = !HasAmx() && Bf16DotProductIsSlow();
   // oneDNN has no fp16 matmul on these CPUs.
   return dtype == DType::kFloat16 ||
-         (dtype == DType::kBFloat16 && (is_slow || !HasNativeBf16Products(depth)));
+         (dtype == DType::kBFloat16 && (is_slow || !HasNativeBf16Matmul(depth)));
 }
 
 int64_t Bf16WorkspaceBytes(const GemmCall& call, int threads) {

@@ -41,7 +41,7 @@ class Fp32PrecisionTest : public testing::Test {
   }
 
   // Returns the matmul computed by kernels of this precision.
-  std::vector<float> Product(Fp32Precision precision) {
+  std::vector<float> Matmul(Fp32Precision precision) {
     KernelOptions options;
     options.fp32_precision = precision;
     const std::unique_ptr<Kernels> kernels =
@@ -82,12 +82,10 @@ class Fp32PrecisionTest : public testing::Test {
   std::vector<float> b_;
 };
 
-TEST_F(Fp32PrecisionTest, IeeeIsFp32) {
-  EXPECT_LT(WorstError(Product(Fp32Precision::kIeee)), 1e-6);
-}
+TEST_F(Fp32PrecisionTest, IeeeIsFp32) { EXPECT_LT(WorstError(Matmul(Fp32Precision::kIeee)), 1e-6); }
 
 TEST_F(Fp32PrecisionTest, Tf32RoundsOperandsTo10BitsOfMantissa) {
-  const double worst = WorstError(Product(Fp32Precision::kTf32));
+  const double worst = WorstError(Matmul(Fp32Precision::kTf32));
   // Each operand is wrong by at most 2^-11 of itself, or 2^-10 where a device cuts bits off.
   EXPECT_LT(worst, 2e-3);
   EXPECT_GT(worst, 1e-5) << "as exact as fp32: the option had no effect";
@@ -95,9 +93,9 @@ TEST_F(Fp32PrecisionTest, Tf32RoundsOperandsTo10BitsOfMantissa) {
 
 // The options of one kernels object do not affect another.
 TEST_F(Fp32PrecisionTest, TheDefaultStaysIeee) {
-  Product(Fp32Precision::kTf32);
+  Matmul(Fp32Precision::kTf32);
   EXPECT_EQ(KernelOptions().fp32_precision, Fp32Precision::kIeee);
-  EXPECT_LT(WorstError(Product(KernelOptions().fp32_precision)), 1e-6);
+  EXPECT_LT(WorstError(Matmul(KernelOptions().fp32_precision)), 1e-6);
 }
 
 }  // namespace

@@ -67,7 +67,7 @@ inline GemmCall BlockOf(const GemmCall& call, const GemmBlock& block) {
 
 // Returns the call that computes op(a) op(b) of one block without the epilogue, in fp32, into
 // `product`, which is contiguous.
-inline GemmCall ProductOfBlock(const GemmCall& call, const GemmBlock& block, float* product) {
+inline GemmCall MatmulOfBlock(const GemmCall& call, const GemmBlock& block, float* product) {
   GemmCall part;
   part.m = block.m;
   part.n = block.n;

@@ -118,7 +118,7 @@ namespace zeroth::cpu {
 HWY_EXPORT(FinishRows);
 HWY_EXPORT(WidenPiece);
 
-void FinishProduct(const GemmCall& call, const float* product, int64_t ld) {
+void ApplyEpilogue(const GemmCall& call, const float* product, int64_t ld) {
   const auto finish = HWY_DYNAMIC_DISPATCH(FinishRows);
   ParallelFor(call.m, RowGrain(call.n),
               [&](int64_t, int64_t begin, int64_t end) { finish(call, begin, end, product, ld); });
@@ -140,25 +140,25 @@ int64_t Stride(int64_t stride, int64_t width) { return std::max(stride, width); 
 constexpr int64_t kBlock = 1024;
 
 // Handles depth 0: op(a) op(b) is zero, and bias and activation still apply.
-absl::Status EmptyProduct(const GemmCall& call, Workspace& workspace) {
+absl::Status ZeroDepthGemm(const GemmCall& call, Workspace& workspace) {
   ZEROTH_ASSIGN_OR_RETURN(float* zeros, workspace.ReserveFloats(call.n));
   std::fill_n(zeros, call.n, 0.0f);
-  FinishProduct(call, zeros, 0);
+  ApplyEpilogue(call, zeros, 0);
   return absl::OkStatus();
 }
 
 absl::Status Float32Gemm(const GemmCall& call, Workspace& workspace) {
   if (call.c_dtype == DType::kFloat32) {
     ZEROTH_RETURN_IF_ERROR(Sgemm(call));
-    if (HasEpilogue(call)) FinishProduct(call, static_cast<const float*>(call.c), call.ldc);
+    if (HasEpilogue(call)) ApplyEpilogue(call, static_cast<const float*>(call.c), call.ldc);
     return absl::OkStatus();
   }
   const int64_t max_m = std::min(kBlock, call.m);
   const int64_t max_n = std::min(kBlock, call.n);
   ZEROTH_ASSIGN_OR_RETURN(float* product, workspace.ReserveFloats(max_m * max_n));
   return ForEachBlock(call, max_m, max_n, [&](const GemmBlock& block) -> absl::Status {
-    ZEROTH_RETURN_IF_ERROR(Sgemm(ProductOfBlock(call, block, product)));
-    FinishProduct(BlockOf(call, block), product, block.n);
+    ZEROTH_RETURN_IF_ERROR(Sgemm(MatmulOfBlock(call, block, product)));
+    ApplyEpilogue(BlockOf(call, block), product, block.n);
     return absl::OkStatus();
   });
 }
@@ -251,7 +251,7 @@ absl::Status WidenedGemm(const GemmCall& call, Workspace& workspace) {
   ZEROTH_ASSIGN_OR_RETURN(float* base, workspace.ReserveFloats(WidenedFloats(call)));
   const Scratch scratch{base, base + max_m * max_k, base + max_m * max_k + max_k * max_n};
   return ForEachBlock(call, max_m, max_n, [&](const GemmBlock& block) -> absl::Status {
-    GemmCall part = ProductOfBlock(call, block, scratch.product);
+    GemmCall part = MatmulOfBlock(call, block, scratch.product);
     const GemmCall to = BlockOf(call, block);
     if (direct) {
       part.c = to.c;
@@ -261,14 +261,14 @@ absl::Status WidenedGemm(const GemmCall& call, Workspace& workspace) {
     for (int64_t k = 0; k < call.k; k += max_k) {
       ZEROTH_RETURN_IF_ERROR(AddTerms(call, block, k, std::min(max_k, call.k - k), scratch, part));
     }
-    if (!direct) FinishProduct(to, scratch.product, block.n);
+    if (!direct) ApplyEpilogue(to, scratch.product, block.n);
     return absl::OkStatus();
   });
 }
 
 absl::Status OneDnnGemm(const GemmCall& call, Workspace& workspace) {
   if (call.m == 0 || call.n == 0) return absl::OkStatus();
-  if (call.k == 0) return EmptyProduct(call, workspace);
+  if (call.k == 0) return ZeroDepthGemm(call, workspace);
   if (call.dtype == DType::kFloat32) return Float32Gemm(call, workspace);
   return WidensOperands(call.dtype, call.k) ? WidenedGemm(call, workspace)
                                             : Bf16Matmul(call, workspace);

@@ -32,7 +32,7 @@ absl::Status OneDnnGemm(const GemmCall& call, Workspace& workspace);
 absl::Status Sgemm(const GemmCall& call);
 
 // Returns true if oneDNN multiplies bf16 operands of this depth (k) with bf16 instructions.
-bool HasNativeBf16Products(int64_t depth);
+bool HasNativeBf16Matmul(int64_t depth);
 
 // Returns true if OneDnnGemm multiplies operands of this type in fp32, each widened first, which is
 // faster for bf16 on some CPUs. It follows from the CPU's features and is not measured, so that all
@@ -42,7 +42,7 @@ bool WidensOperands(DType dtype, int64_t depth);
 // Implements OneDnnGemm() for bf16 operands by oneDNN's matmul primitive. oneDNN writes c itself
 // unless there is an activation, pre_activation or gelu_input; then blocks of columns pass through
 // the workspace as fp32. Each thread caches prepared matmuls by size. call.dtype is bf16; m, n and
-// k are positive. Fails with Internal if oneDNN has no implementation (HasNativeBf16Products(k) is
+// k are positive. Fails with Internal if oneDNN has no implementation (HasNativeBf16Matmul(k) is
 // false).
 absl::Status Bf16Matmul(const GemmCall& call, Workspace& workspace);
 
@@ -64,7 +64,7 @@ int64_t WidenedFloats(const GemmCall& call);
 // activation, pre_activation and gelu_input, or adds to c, as GemmArgs says, and rounds once. Reads
 // neither a nor b; `product` may be c itself. An element's result depends on that element alone.
 // Runs on omp_get_max_threads() threads.
-void FinishProduct(const GemmCall& call, const float* product, int64_t ld);
+void ApplyEpilogue(const GemmCall& call, const float* product, int64_t ld);
 
 // Computes the matmul with the same bits on any number of threads. oneDNN divides work by the
 // number of threads, and for small c and large k it divides the terms, too, which changes the order

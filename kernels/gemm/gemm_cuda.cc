@@ -18,7 +18,7 @@ namespace {
 
 // Number of multiplications that a plain kernel does in less than about 20 microseconds. Smaller
 // matmuls need no permission.
-constexpr int64_t kSmallProduct = int64_t{1} << 23;
+constexpr int64_t kSmallMatmul = int64_t{1} << 23;
 // Matmuls reach full speed from this number of rows on, and in multiples of it.
 constexpr int64_t kRowStep = 128;
 
@@ -42,7 +42,7 @@ absl::StatusOr<bool> MultiplyByBlas(const GemmCall& call, CublasLt& blas) {
 
 // Computes a matmul for which cuBLASLt has no algorithm.
 absl::Status MultiplyPlainly(const GemmCall& call, CublasLt& blas, const LaunchTarget& target) {
-  if (call.m * call.n * call.k >= kSmallProduct) {
+  if (call.m * call.n * call.k >= kSmallMatmul) {
     ZEROTH_RETURN_IF_ERROR(blas.AdmitSlow(
         absl::StrCat("[", call.m, ", ", call.k, "]", call.transpose_a ? " transposed" : "", " x [",
                      call.k, ", ", call.n, "]", call.transpose_b ? " transposed" : "", " in ",
@@ -60,7 +60,7 @@ absl::StatusOr<bool> MultiplyInStages(const GemmCall& call, CublasLt& blas,
   ZEROTH_ASSIGN_OR_RETURN(float* const staging, blas.Staging());
   for (int64_t begin = 0; begin < call.m; begin += step) {
     const int64_t rows = std::min(step, call.m - begin);
-    const GemmCall product = ProductOfBlock(call, {begin, 0, rows, call.n}, staging);
+    const GemmCall product = MatmulOfBlock(call, {begin, 0, rows, call.n}, staging);
     ZEROTH_ASSIGN_OR_RETURN(const bool multiplied, MultiplyByBlas(product, blas));
     if (!multiplied && begin == 0) return false;
     // The last chunk may have so few rows that only the others have an algorithm.
@@ -72,8 +72,8 @@ absl::StatusOr<bool> MultiplyInStages(const GemmCall& call, CublasLt& blas,
 
 }  // namespace
 
-ProductKey KeyOf(const GemmCall& call, bool allow_tf32) {
-  ProductKey key = KeyOfRowMajor(call);
+MatmulKey KeyOf(const GemmCall& call, bool allow_tf32) {
+  MatmulKey key = KeyOfRowMajor(call);
   key.dtype = call.dtype;
   key.transpose_first = call.transpose_b;
   key.transpose_second = call.transpose_a;

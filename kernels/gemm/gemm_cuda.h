@@ -17,7 +17,7 @@ namespace zeroth::cuda {
 
 // Returns the key with which column-major cuBLASLt computes a row-major matmul: c^T = op(b)^T
 // op(a)^T.
-ProductKey KeyOf(const GemmCall& call, bool allow_tf32);
+MatmulKey KeyOf(const GemmCall& call, bool allow_tf32);
 
 // Returns the number of rows of `call` that pass through CublasLt::Staging() at a time to our own
 // epilogue. 0 if fewer than 128 fit and the call has more rows than fit.

@@ -27,12 +27,12 @@ GemmCall Call(int64_t m, int64_t n, int64_t k) {
   return call;
 }
 
-TEST(ProductKeyTest, OperandsChangePlacesSoThatRowsBecomeColumns) {
+TEST(MatmulKeyTest, OperandsChangePlacesSoThatRowsBecomeColumns) {
   GemmCall call = Call(2, 3, 5);
   call.b = memory + 8;
   call.transpose_a = true;
   call.lda = 7;
-  const ProductKey key = KeyOf(call, false);
+  const MatmulKey key = KeyOf(call, false);
   EXPECT_EQ(key.rows, 3);
   EXPECT_EQ(key.columns, 2);
   EXPECT_EQ(key.depth, 5);
@@ -44,7 +44,7 @@ TEST(ProductKeyTest, OperandsChangePlacesSoThatRowsBecomeColumns) {
   EXPECT_EQ(key.second_alignment, 16u);
 }
 
-TEST(ProductKeyTest, Epilogues) {
+TEST(MatmulKeyTest, Epilogues) {
   GemmCall call = Call(8, 8, 8);
   EXPECT_EQ(KeyOf(call, false).epilogue, Epilogue::kNone);
   call.bias = memory;
@@ -60,32 +60,32 @@ TEST(ProductKeyTest, Epilogues) {
   EXPECT_EQ(KeyOf(call, false).epilogue, Epilogue::kGeluBackward);
 }
 
-TEST(ProductKeyTest, WhatDecidesAPlanIsInItsKey) {
-  const ProductKey key = KeyOf(Call(8, 16, 32), false);
+TEST(MatmulKeyTest, WhatDecidesAPlanIsInItsKey) {
+  const MatmulKey key = KeyOf(Call(8, 16, 32), false);
   const auto differs = [&](auto change) {
-    ProductKey other = key;
+    MatmulKey other = key;
     change(other);
     return key < other || other < key;
   };
-  EXPECT_FALSE(differs([](ProductKey&) {}));
-  EXPECT_TRUE(differs([](ProductKey& k) { k.rows = 9; }));
-  EXPECT_TRUE(differs([](ProductKey& k) { k.c_ld = 99; }));
-  EXPECT_TRUE(differs([](ProductKey& k) { k.c_dtype = DType::kBFloat16; }));
-  EXPECT_TRUE(differs([](ProductKey& k) { k.allow_tf32 = true; }));
-  EXPECT_TRUE(differs([](ProductKey& k) { k.accumulate = true; }));
-  EXPECT_TRUE(differs([](ProductKey& k) { k.first_alignment = 2; }));
-  EXPECT_TRUE(differs([](ProductKey& k) { k.bias_alignment = 2; }));
-  EXPECT_TRUE(differs([](ProductKey& k) { k.aux_alignment = 2; }));
-  EXPECT_TRUE(differs([](ProductKey& k) { k.epilogue = Epilogue::kGelu; }));
+  EXPECT_FALSE(differs([](MatmulKey&) {}));
+  EXPECT_TRUE(differs([](MatmulKey& k) { k.rows = 9; }));
+  EXPECT_TRUE(differs([](MatmulKey& k) { k.c_ld = 99; }));
+  EXPECT_TRUE(differs([](MatmulKey& k) { k.c_dtype = DType::kBFloat16; }));
+  EXPECT_TRUE(differs([](MatmulKey& k) { k.allow_tf32 = true; }));
+  EXPECT_TRUE(differs([](MatmulKey& k) { k.accumulate = true; }));
+  EXPECT_TRUE(differs([](MatmulKey& k) { k.first_alignment = 2; }));
+  EXPECT_TRUE(differs([](MatmulKey& k) { k.bias_alignment = 2; }));
+  EXPECT_TRUE(differs([](MatmulKey& k) { k.aux_alignment = 2; }));
+  EXPECT_TRUE(differs([](MatmulKey& k) { k.epilogue = Epilogue::kGelu; }));
 }
 
-TEST(ProductKeyTest, AlignmentIsAPowerOfTwoUpTo16) {
+TEST(MatmulKeyTest, AlignmentIsAPowerOfTwoUpTo16) {
   EXPECT_EQ(AlignmentOf(memory), 16u);
   EXPECT_EQ(AlignmentOf(memory + 2), 2u);
   EXPECT_EQ(AlignmentOf(memory + 24), 8u);
 }
 
-TEST(ProductKeyTest, WhatAnEpilogueAccessesHasItsAlignmentToo) {
+TEST(MatmulKeyTest, WhatAnEpilogueAccessesHasItsAlignmentToo) {
   GemmCall call = Call(8, 8, 8);
   EXPECT_EQ(KeyOf(call, false).bias_alignment, 16u) << "none is as good as any";
   call.bias = memory + 4;

@@ -84,8 +84,8 @@ struct Operands {
 };
 
 // Every element of op(a) op(b), and the sum of the magnitudes of its terms.
-struct Products {
-  explicit Products(const GemmCase& test, const Operands& in)
+struct ExactMatmul {
+  explicit ExactMatmul(const GemmCase& test, const Operands& in)
       : value(reference::Gemm(test.m, test.n, test.k, in.a.Inner(), test.transpose_a, in.b.Inner(),
                               test.transpose_b)),
         magnitude(reference::Gemm(test.m, test.n, test.k, Magnitudes(in.a.Inner()),
@@ -101,14 +101,14 @@ struct Element {
   double error;
 };
 
-Element Expect(const GemmCase& test, const Operands& in, const Products& products, int64_t row,
+Element Expect(const GemmCase& test, const Operands& in, const ExactMatmul& exact, int64_t row,
                int64_t column, bool activated) {
   const double epsilon = std::ldexp(1.0, -24);
   const int64_t at = row * test.n + column;
   const double old = in.c.values[row * in.c.width + in.c.left + column];
   const double added = test.accumulate ? old : test.bias ? in.bias[column] : 0.0;
-  const double sum = products.value[at] + added;
-  const double size = products.magnitude[at] + std::abs(added);
+  const double sum = exact.value[at] + added;
+  const double size = exact.magnitude[at] + std::abs(added);
   // The slope of both activations is below 1.13, and so is GELU's derivative; their own rounding is
   // a few units of the argument.
   double error = epsilon * (static_cast<double>(test.k + 4) * 1.13 * size + 8.0 * std::abs(sum));
@@ -116,7 +116,7 @@ Element Expect(const GemmCase& test, const Operands& in, const Products& product
   // argument. Where rows are not aligned, it rounds op(a) op(b) before bias and activation.
   if (test.by_blas && test.activation == Activation::kGelu && activated &&
       test.c_dtype != DType::kFloat32) {
-    error += 5e-4 * std::abs(sum) + 1.13 * HalfUlp(test.c_dtype, products.value[at]);
+    error += 5e-4 * std::abs(sum) + 1.13 * HalfUlp(test.c_dtype, exact.value[at]);
   }
   // cuBLASLt's epilogue multiplies by a derivative that was seen to be off by 1.1e-5 on an H100.
   if (test.gelu_backward && test.by_blas) error += 3e-5 * std::abs(sum);
@@ -134,7 +134,7 @@ void CompareElement(const GemmCase& test, float actual, const Element& expected)
 
 void Compare(const GemmCase& test, const Operands& in, const std::vector<float>& c,
              const std::vector<float>& pre_activation) {
-  const Products products(test, in);
+  const ExactMatmul exact(test, in);
   for (int64_t row = 0; row < test.m; ++row) {
     for (int64_t column = 0; column < in.c.width; ++column) {
       const int64_t at = row * in.c.width + column;
@@ -144,11 +144,11 @@ void Compare(const GemmCase& test, const Operands& in, const std::vector<float>&
         ASSERT_EQ(c[at], in.c.values[at]) << "a column beside c was written";
         continue;
       }
-      CompareElement(test, c[at], Expect(test, in, products, row, inner, true));
+      CompareElement(test, c[at], Expect(test, in, exact, row, inner, true));
       if (test.keep_pre_activation) {
         SCOPED_TRACE("pre_activation");
         CompareElement(test, pre_activation[row * test.n + inner],
-                       Expect(test, in, products, row, inner, false));
+                       Expect(test, in, exact, row, inner, false));
       }
       if (testing::Test::HasFatalFailure()) return;
     }

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 
-#include "zeroth/kernels/linear_cross_entropy/loss_products.h"
+#include "zeroth/kernels/linear_cross_entropy/loss_chunk.h"
 #include "zeroth/kernels/matrix.h"
 #include "zeroth/kernels/operation.h"
 

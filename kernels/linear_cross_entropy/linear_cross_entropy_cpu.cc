@@ -14,7 +14,7 @@
 #include "zeroth/kernels/cpu/cpu_kernels.h"
 #include "zeroth/kernels/cpu/parallel.h"
 #include "zeroth/kernels/gemm/gemm_cpu.h"
-#include "zeroth/kernels/linear_cross_entropy/loss_products.h"
+#include "zeroth/kernels/linear_cross_entropy/loss_chunk.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/linear_cross_entropy/linear_cross_entropy_cpu.cc"
@@ -224,7 +224,7 @@ absl::StatusOr<int64_t> CountTargets(const LinearCrossEntropyCall& call) {
 
 // Rounds the sum of all chunks to dweight, once.
 void StoreWeightSum(const LinearCrossEntropyCall& call, const float* weight_sum) {
-  FinishProduct({.m = call.vocab,
+  ApplyEpilogue({.m = call.vocab,
                  .n = call.dim,
                  .c_dtype = call.grad_dtype,
                  .c = call.dweight,

@@ -8,7 +8,7 @@
 #include "zeroth/kernels/cuda/cublaslt.h"
 #include "zeroth/kernels/cuda/cuda_kernels.h"
 #include "zeroth/kernels/gemm/gemm_cuda.h"
-#include "zeroth/kernels/linear_cross_entropy/loss_products.h"
+#include "zeroth/kernels/linear_cross_entropy/loss_chunk.h"
 #include "zeroth/kernels/linear_cross_entropy/softmax_loss.h"
 
 namespace zeroth::cuda {

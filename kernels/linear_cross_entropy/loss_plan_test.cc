@@ -2,7 +2,7 @@
 
 #include "gtest/gtest.h"
 
-#include "zeroth/kernels/linear_cross_entropy/loss_products.h"
+#include "zeroth/kernels/linear_cross_entropy/loss_chunk.h"
 
 namespace zeroth {
 namespace {

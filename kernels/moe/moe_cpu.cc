@@ -329,29 +329,29 @@ absl::Status CheckOffsets(const int32_t* offsets, size_t experts, int64_t rows) 
 }
 
 // Returns the matmul of expert e with the fields set that both kinds of matmuls share.
-GemmCall ProductOf(const GroupedCall& call, size_t e) {
-  GemmCall product;
-  product.n = call.n;
-  product.dtype = call.dtype;
-  product.c_dtype = call.c_dtype;
-  product.a = Advance(call.a, call.offsets[e] * call.lda, call.dtype);
-  product.lda = call.lda;
-  product.ldb = call.ldb;
-  product.ldc = call.ldc;
-  return product;
+GemmCall MatmulOfExpert(const GroupedCall& call, size_t e) {
+  GemmCall matmul;
+  matmul.n = call.n;
+  matmul.dtype = call.dtype;
+  matmul.c_dtype = call.c_dtype;
+  matmul.a = Advance(call.a, call.offsets[e] * call.lda, call.dtype);
+  matmul.lda = call.lda;
+  matmul.ldb = call.ldb;
+  matmul.ldc = call.ldc;
+  return matmul;
 }
 
 absl::Status GroupedGemm(const GroupedGemmCall& call, CpuKernels& kernels) {
   ZEROTH_RETURN_IF_ERROR(CheckOffsets(call.offsets, call.b.size(), call.rows));
   for (size_t e = 0; e < call.b.size(); ++e) {
-    GemmCall product = ProductOf(call, e);
-    product.m = call.offsets[e + 1] - call.offsets[e];
-    product.k = call.k;
-    product.b = call.b[e];
-    product.transpose_b = call.transpose_b;
-    product.c = Advance(call.c, call.offsets[e] * call.ldc, call.c_dtype);
-    product.accumulate = call.accumulate;
-    ZEROTH_RETURN_IF_ERROR(Gemm(product, kernels));
+    GemmCall matmul = MatmulOfExpert(call, e);
+    matmul.m = call.offsets[e + 1] - call.offsets[e];
+    matmul.k = call.k;
+    matmul.b = call.b[e];
+    matmul.transpose_b = call.transpose_b;
+    matmul.c = Advance(call.c, call.offsets[e] * call.ldc, call.c_dtype);
+    matmul.accumulate = call.accumulate;
+    ZEROTH_RETURN_IF_ERROR(Gemm(matmul, kernels));
   }
   return absl::OkStatus();
 }
@@ -360,14 +360,14 @@ const OnCpu<GroupedGemm> grouped_gemm;
 absl::Status GroupedGradient(const GroupedGradientCall& call, CpuKernels& kernels) {
   ZEROTH_RETURN_IF_ERROR(CheckOffsets(call.offsets, call.c.size(), call.rows));
   for (size_t e = 0; e < call.c.size(); ++e) {
-    GemmCall product = ProductOf(call, e);
-    product.m = call.m;
-    product.k = call.offsets[e + 1] - call.offsets[e];
-    product.transpose_a = true;
-    product.b = Advance(call.b, call.offsets[e] * call.ldb, call.dtype);
-    product.c = call.c[e].c;
-    product.accumulate = call.c[e].accumulate;
-    ZEROTH_RETURN_IF_ERROR(Gemm(product, kernels));
+    GemmCall matmul = MatmulOfExpert(call, e);
+    matmul.m = call.m;
+    matmul.k = call.offsets[e + 1] - call.offsets[e];
+    matmul.transpose_a = true;
+    matmul.b = Advance(call.b, call.offsets[e] * call.ldb, call.dtype);
+    matmul.c = call.c[e].c;
+    matmul.accumulate = call.c[e].accumulate;
+    ZEROTH_RETURN_IF_ERROR(Gemm(matmul, kernels));
   }
   return absl::OkStatus();
 }

@@ -314,7 +314,7 @@ TEST_P(MoeSuite, MatmulsOfEachExpertsRows) {
               .Columns(0, b_cols));
       const int64_t first = routed.offsets[e];
       const int64_t count = routed.offsets[e + 1] - first;
-      const std::vector<double> part = reference::Product(
+      const std::vector<double> part = reference::Matmul(
           count, n, k, [&](int64_t r, int64_t c) { return double{a[(first + r) * k + c]}; },
           [&](int64_t r, int64_t c) { return double{b[transpose_b ? c * k + r : r * n + c]}; });
       std::copy(part.begin(), part.end(), expected.begin() + first * n);
@@ -322,7 +322,7 @@ TEST_P(MoeSuite, MatmulsOfEachExpertsRows) {
       const Tensor place =
           Upload({k, n + beside}, std::vector<float>(k * (n + beside), 2.0f), grad_dtype);
       gradient.c.push_back({Matrix(place).Columns(0, n), adds});
-      expected_gradients.push_back(reference::Product(
+      expected_gradients.push_back(reference::Matmul(
           k, n, count, [&](int64_t r, int64_t c) { return double{a[(first + c) * k + r]}; },
           [&](int64_t r, int64_t c) { return double{dc[(first + r) * n + c]}; }));
       if (adds) {

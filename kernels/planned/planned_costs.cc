@@ -26,7 +26,7 @@
 #include "zeroth/kernels/gemm/gemm_cpu.h"
 #include "zeroth/kernels/linear_cross_entropy/linear_cross_entropy.h"
 #include "zeroth/kernels/linear_cross_entropy/linear_cross_entropy_cpu.h"
-#include "zeroth/kernels/linear_cross_entropy/loss_products.h"
+#include "zeroth/kernels/linear_cross_entropy/loss_chunk.h"
 #include "zeroth/kernels/moe/moe.h"
 #include "zeroth/kernels/muon/muon.h"
 #include "zeroth/kernels/norm/norm.h"
@@ -47,7 +47,7 @@ double Bytes(int64_t elements, DType dtype) {
   return static_cast<double>(elements) * static_cast<double>(SizeOf(dtype));
 }
 
-double Product(int64_t m, int64_t n, int64_t k) {
+double MatmulFlops(int64_t m, int64_t n, int64_t k) {
   return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
 }
 
@@ -65,14 +65,14 @@ KernelCost CostOf(const Call&, const PlannedKernels&, CallTensors tensors) {
 
 KernelCost CostOf(const GemmCall& call, const PlannedKernels& kernels, CallTensors) {
   KernelCost cost;
-  cost.flops = Product(call.m, call.n, call.k);
+  cost.flops = MatmulFlops(call.m, call.n, call.k);
   cost.flops_per_second = kernels.FlopsPerSecond(call.dtype) * kernels.Fill(call.m, call.n, call.k);
   cost.bytes = Bytes(call.m * call.k + call.k * call.n, call.dtype) +
                Bytes(call.m * call.n, call.c_dtype) * (call.accumulate ? 2 : 1);
   if (call.pre_activation != nullptr || call.gelu_input != nullptr) {
     cost.bytes += Bytes(call.m * call.n, call.c_dtype);
   }
-  cost.place = KernelCost::kProducts;
+  cost.place = KernelCost::kMatmuls;
   if (!kernels.is_gpu() && cpu::WidensOperands(call.dtype, call.k)) {
     cost.scratch = cpu::WidenedFloats(call) * kFloat;
   } else if (!kernels.is_gpu() && call.dtype == DType::kBFloat16) {
@@ -207,7 +207,7 @@ KernelCost CostOf(const LinearCrossEntropyCall& call, const PlannedKernels& kern
                             ? 2 * static_cast<double>(UnfusedLossBytes(call, *unfused))
                             : logits * (3.0 * kFloat + type);
   KernelCost cost;
-  cost.flops = products * Product(call.rows, call.vocab, call.dim);
+  cost.flops = products * MatmulFlops(call.rows, call.vocab, call.dim);
   cost.flops_per_second =
       kernels.FlopsPerSecond(call.dtype) * kernels.Fill(chunk, call.vocab, call.dim);
   cost.bytes = passed;
@@ -259,7 +259,7 @@ KernelCost CostOf(const CastFp8Call& call, const PlannedKernels& kernels, CallTe
 }
 
 KernelCost CostOf(const Fp8GemmCall& call, const PlannedKernels& kernels, CallTensors) {
-  return {.flops = Product(call.m, call.n, call.k),
+  return {.flops = MatmulFlops(call.m, call.n, call.k),
           .flops_per_second = kernels.machine().fp8_flops * kernels.Fill(call.m, call.n, call.k),
           .bytes = static_cast<double>(call.m * call.k + call.k * call.n) +
                    Bytes(call.m * call.n, call.c_dtype)};
@@ -274,18 +274,18 @@ double GroupedFlopsPerSecond(DType dtype, const PlannedKernels& kernels) {
 }
 
 KernelCost CostOf(const GroupedGemmCall& call, const PlannedKernels& kernels, CallTensors tensors) {
-  return {.flops = Product(call.rows, call.n, call.k),
+  return {.flops = MatmulFlops(call.rows, call.n, call.k),
           .flops_per_second = GroupedFlopsPerSecond(call.dtype, kernels),
           .bytes = Bytes(tensors),
-          .place = KernelCost::kProducts};
+          .place = KernelCost::kMatmuls};
 }
 
 KernelCost CostOf(const GroupedGradientCall& call, const PlannedKernels& kernels,
                   CallTensors tensors) {
-  return {.flops = Product(call.rows, call.m, call.n),
+  return {.flops = MatmulFlops(call.rows, call.m, call.n),
           .flops_per_second = GroupedFlopsPerSecond(call.dtype, kernels),
           .bytes = Bytes(tensors),
-          .place = KernelCost::kProducts};
+          .place = KernelCost::kMatmuls};
 }
 
 // Registers an operation of the planned device, which notes the cost of a call.

@@ -14,7 +14,7 @@ namespace zeroth {
 namespace {
 
 // cuBLASLt's workspace. A stream's kernels allocate it at their first matmul and keep it.
-constexpr int64_t kGpuProductWorkspace = int64_t{32} << 20;
+constexpr int64_t kGpuMatmulWorkspace = int64_t{32} << 20;
 
 int64_t Pieces(int64_t count, int64_t size) { return (count + size - 1) / size; }
 
@@ -64,7 +64,7 @@ absl::Status PlannedKernels::Note(absl::string_view operation, const KernelCost&
     return absl::OkStatus();
   };
   if (is_gpu() && multiplies) {
-    ZEROTH_RETURN_IF_ERROR(take(KernelCost::kProducts, kGpuProductWorkspace));
+    ZEROTH_RETURN_IF_ERROR(take(KernelCost::kMatmuls, kGpuMatmulWorkspace));
   }
   if (cost.scratch > 0 && (!is_gpu() || cost.place == KernelCost::kTable)) {
     ZEROTH_RETURN_IF_ERROR(take(cost.place, cost.scratch));

@@ -124,7 +124,7 @@ uint32_t AlignmentOf(const void* address) {
   return bits == 0 ? 256 : static_cast<uint32_t>(std::min<uintptr_t>(bits & (~bits + 1), 256));
 }
 
-struct Product {
+struct Matmul {
   Desc desc;
   Layout first;
   Layout second;
@@ -136,7 +136,7 @@ struct Product {
   void* c_data;
 };
 
-void Compute(const Product& p) {
+void Compute(const Matmul& p) {
   const auto depth =
       static_cast<int64_t>(p.desc.first_op == CUBLAS_OP_N ? p.first.columns : p.first.rows);
   const auto rows = static_cast<int64_t>(p.c.rows);
@@ -372,17 +372,17 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
       !IsSupported(At(desc), At(first_layout), At(second_layout), At(c_layout))) {
     return CUBLAS_STATUS_NOT_SUPPORTED;
   }
-  const Product product = {At(desc),
-                           At(first_layout),
-                           At(second_layout),
-                           At(c_layout),
-                           *static_cast<const float*>(alpha),
-                           *static_cast<const float*>(beta),
-                           first,
-                           second,
-                           d};
+  const Matmul matmul = {At(desc),
+                         At(first_layout),
+                         At(second_layout),
+                         At(c_layout),
+                         *static_cast<const float*>(alpha),
+                         *static_cast<const float*>(beta),
+                         first,
+                         second,
+                         d};
   const absl::Status enqueued =
-      zeroth::cuda::emulation::EnqueueOnEmulatedStream(stream, [product] { Compute(product); });
+      zeroth::cuda::emulation::EnqueueOnEmulatedStream(stream, [matmul] { Compute(matmul); });
   return enqueued.ok() ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 

@@ -29,7 +29,7 @@ std::vector<double> RouteBackward(const RouteShape& shape, const std::vector<dou
 
 // c[i][j] = sum over k of a(i, k) * b(k, j).
 template <typename A, typename B>
-std::vector<double> Product(int64_t m, int64_t n, int64_t k, const A& a, const B& b) {
+std::vector<double> Matmul(int64_t m, int64_t n, int64_t k, const A& a, const B& b) {
   std::vector<double> c(static_cast<size_t>(m * n));
   for (int64_t i = 0; i < m; ++i) {
     for (int64_t j = 0; j < n; ++j) {
