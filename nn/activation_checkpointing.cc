@@ -20,7 +20,7 @@ constexpr Choice kChoices[] = {
     {Module::Role::kBlock, Recomputes::kSelected},
     {Module::Role::kAttention, Recomputes::kAll},
     {Module::Role::kMlp, Recomputes::kAll},
-    {Module::Role::kBlock, Recomputes::kBetweenProducts},
+    {Module::Role::kBlock, Recomputes::kBetweenMatmuls},
 };
 
 // A module of the role inside of another one, as a mixture's shared expert, is computed again with

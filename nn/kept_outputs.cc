@@ -25,13 +25,13 @@ absl::StatusOr<Tensor> KeptOutputs::Take() {
   return output;
 }
 
-absl::Status MakeOrTakeProduct(Context& context, absl::Span<const Matrix> outputs, bool is_read,
-                               absl::FunctionRef<absl::Status()> make) {
+absl::Status ComputeOrReuseMatmul(Context& context, absl::Span<const Matrix> outputs, bool is_read,
+                                  absl::FunctionRef<absl::Status()> compute) {
   KeptOutputs* const kept = context.kept_outputs();
-  if (kept == nullptr || !kept->KeepsNextProduct(is_read, /*is_sum=*/false)) {
-    return is_read || !context.recording() ? make() : absl::OkStatus();
+  if (kept == nullptr || !kept->KeepsNextMatmul(is_read, /*is_sum=*/false)) {
+    return is_read || !context.recording() ? compute() : absl::OkStatus();
   }
-  if (!kept->is_second()) ZEROTH_RETURN_IF_ERROR(make());
+  if (!kept->is_second()) ZEROTH_RETURN_IF_ERROR(compute());
   for (const Matrix& output : outputs) {
     if (!output.tensor.defined()) continue;
     if (kept->is_second()) {
@@ -46,15 +46,15 @@ absl::Status MakeOrTakeProduct(Context& context, absl::Span<const Matrix> output
   return absl::OkStatus();
 }
 
-absl::StatusOr<Tensor> MakeOrTakeSum(Context& context, const Shape& shape, DType dtype,
-                                     bool is_read,
-                                     absl::FunctionRef<absl::StatusOr<Tensor>()> make) {
+absl::StatusOr<Tensor> ComputeOrReuseSum(Context& context, const Shape& shape, DType dtype,
+                                         bool is_read,
+                                         absl::FunctionRef<absl::StatusOr<Tensor>()> compute) {
   KeptOutputs* const kept = context.kept_outputs();
-  if (kept == nullptr || !kept->KeepsNextProduct(is_read, /*is_sum=*/true)) {
-    return is_read || !context.recording() ? make() : context.Empty(shape, dtype);
+  if (kept == nullptr || !kept->KeepsNextMatmul(is_read, /*is_sum=*/true)) {
+    return is_read || !context.recording() ? compute() : context.Empty(shape, dtype);
   }
   if (kept->is_second()) return kept->Take();
-  ZEROTH_ASSIGN_OR_RETURN(Tensor sum, make());
+  ZEROTH_ASSIGN_OR_RETURN(Tensor sum, compute());
   ZEROTH_ASSIGN_OR_RETURN(Tensor copy, CopyOf(context, sum));
   kept->Keep(copy.Reshape(sum.shape()));
   return sum;

@@ -24,31 +24,31 @@ namespace zeroth {
 // module's first; "read" means that backward reads the result.
 enum class Recomputes : uint8_t {
   kNothing,
-  kAll,              // everything: forward keeps only the input
-  kSelected,         // everything except for attention and every second matmul that is read
-  kBetweenProducts,  // everything except for attention and matmuls that are read
+  kAll,             // everything: forward keeps only the input
+  kSelected,        // everything except for attention and every second matmul that is read
+  kBetweenMatmuls,  // everything except for attention and matmuls that are read
 };
 
 // The outputs that one module's forward has kept. Both forwards make the same calls in the same
 // order.
 class KeptOutputs {
  public:
-  // `recomputes` is kSelected or kBetweenProducts.
+  // `recomputes` is kSelected or kBetweenMatmuls.
   explicit KeptOutputs(Recomputes recomputes) : recomputes_(recomputes) {}
 
   // Called once for each matmul, in order. `is_read` is false for a Context::unread_result, and
   // `is_sum` true for a matmul that is summed over ranks.
-  bool KeepsNextProduct(bool is_read, bool is_sum) {
-    const bool is_odd = products_++ % 2 == 0;
+  bool KeepsNextMatmul(bool is_read, bool is_sum) {
+    const bool is_odd = matmuls_++ % 2 == 0;
     if (!is_read) return false;
-    return recomputes_ == Recomputes::kBetweenProducts || is_odd || is_sum;
+    return recomputes_ == Recomputes::kBetweenMatmuls || is_odd || is_sum;
   }
 
   void Keep(Tensor output) { kept_.push_back(std::move(output)); }
   // Begins the second forward, which takes the kept outputs in the order of the first.
   void BeginSecond() {
     is_second_ = true;
-    products_ = 0;
+    matmuls_ = 0;
   }
   bool is_second() const { return is_second_; }
   // FailedPrecondition if the second forward read fewer outputs than the first kept.
@@ -59,21 +59,21 @@ class KeptOutputs {
  private:
   const Recomputes recomputes_;
   std::deque<Tensor> kept_;
-  int64_t products_ = 0;
+  int64_t matmuls_ = 0;
   bool is_second_ = false;
 };
 
-// Runs `make`, which writes a matmul with weights to `outputs`. If the context's kept outputs
+// Runs `compute`, which writes a matmul with weights to `outputs`. If the context's kept outputs
 // include this matmul, the first forward keeps copies of `outputs`, since a later operation may
 // change one in place, and the second forward reads the copies instead. A second forward does
 // neither if `is_read` is false (Context::unread_result). Skips undefined outputs.
-absl::Status MakeOrTakeProduct(Context& context, absl::Span<const Matrix> outputs, bool is_read,
-                               absl::FunctionRef<absl::Status()> make);
+absl::Status ComputeOrReuseMatmul(Context& context, absl::Span<const Matrix> outputs, bool is_read,
+                                  absl::FunctionRef<absl::Status()> compute);
 
-// Like MakeOrTakeProduct, for a matmul with weights whose result, of this shape and type, is summed
-// over ranks. If only every second matmul is kept, this one counts, but is always kept.
-absl::StatusOr<Tensor> MakeOrTakeSum(Context& context, const Shape& shape, DType dtype,
-                                     bool is_read,
-                                     absl::FunctionRef<absl::StatusOr<Tensor>()> make);
+// Like ComputeOrReuseMatmul, for a matmul with weights whose result, of this shape and type, is
+// summed over ranks. If only every second matmul is kept, this one counts, but is always kept.
+absl::StatusOr<Tensor> ComputeOrReuseSum(Context& context, const Shape& shape, DType dtype,
+                                         bool is_read,
+                                         absl::FunctionRef<absl::StatusOr<Tensor>()> compute);
 
 }  // namespace zeroth

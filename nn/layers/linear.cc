@@ -55,7 +55,7 @@ absl::StatusOr<Value> Linear::Forward(Context& context, const Value& x, Activati
   return Hooked(context, [&]() -> absl::StatusOr<Value> {
     ZEROTH_ASSIGN_OR_RETURN(const Value in, CastInput(context, x));
     const bool is_read = context.unread_result() != this || activation != Activation::kNone;
-    ZEROTH_ASSIGN_OR_RETURN(const Value out, Product(context, in, parts_, activation, is_read));
+    ZEROTH_ASSIGN_OR_RETURN(const Value out, Matmul(context, in, parts_, activation, is_read));
     return CastOutput(context, out);
   });
 }
@@ -65,9 +65,9 @@ bool Linear::UseFp8() {
   return uses_fp8_;
 }
 
-absl::StatusOr<Value> Linear::Product(Context& context, const Value& x,
-                                      const std::vector<LinearPart>& parts, Activation activation,
-                                      bool is_read) {
+absl::StatusOr<Value> Linear::Matmul(Context& context, const Value& x,
+                                     const std::vector<LinearPart>& parts, Activation activation,
+                                     bool is_read) {
   // Blocks of deterministic pieces do not support a fused activation.
   const TensorRanks* const ranks = context.tensor_ranks();
   const bool in_blocks = ranks != nullptr && ranks->options().deterministic > 0;

@@ -64,9 +64,9 @@ class Linear : public Module {
   // Multiplies x by `parts`, the layer's parts, perhaps without their biases, adds the biases, and
   // applies `activation`. x must have the type that the hooks ask for. `is_read` is that of
   // LinearOp.
-  absl::StatusOr<Value> Product(Context& context, const Value& x,
-                                const std::vector<LinearPart>& parts, Activation activation,
-                                bool is_read = true);
+  absl::StatusOr<Value> Matmul(Context& context, const Value& x,
+                               const std::vector<LinearPart>& parts, Activation activation,
+                               bool is_read = true);
 
  private:
   std::vector<LinearPart> parts_;

@@ -164,8 +164,8 @@ LoraLinear::LoraLinear(std::string name, const LinearOptions& options, const Lor
       adapter.options = &lora_;
       adapters_.push_back(adapter);
     }
-    product_parts_.push_back(parts()[i]);
-    if (lora.dora && lora.Adapts(ProjectionName(parts()[i]))) product_parts_.back().bias = nullptr;
+    matmul_parts_.push_back(parts()[i]);
+    if (lora.dora && lora.Adapts(ProjectionName(parts()[i]))) matmul_parts_.back().bias = nullptr;
   }
 }
 
@@ -177,7 +177,7 @@ absl::StatusOr<Value> LoraLinear::Forward(Context& context, const Value& x, Acti
   if (context.adapters_are_off()) return Linear::Forward(context, x, activation);
   return Hooked(context, [&]() -> absl::StatusOr<Value> {
     ZEROTH_ASSIGN_OR_RETURN(const Value in, CastInput(context, x));
-    ZEROTH_ASSIGN_OR_RETURN(Value y, Product(context, in, product_parts_, Activation::kNone));
+    ZEROTH_ASSIGN_OR_RETURN(Value y, Matmul(context, in, matmul_parts_, Activation::kNone));
     ZEROTH_RETURN_IF_ERROR(AddLowRankOp(context, in, y, LowRankParts(), layout(),
                                         static_cast<float>(lora_.scale()),
                                         static_cast<float>(lora_.dropout)));

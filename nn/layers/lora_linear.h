@@ -125,7 +125,7 @@ class LoraLinear : public Linear, public AdaptedModule {
   std::vector<LoraAdapter> adapters_;
   // The layer's parts, without the biases of those that have a magnitude, which does not scale
   // biases.
-  std::vector<LinearPart> product_parts_;
+  std::vector<LinearPart> matmul_parts_;
 };
 
 // Makes a LoraLinear if `lora` adapts any of the projections, otherwise a Linear, both with weights

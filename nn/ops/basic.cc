@@ -103,8 +103,8 @@ absl::StatusOr<Value> MeanOver(Context& context, const Value& x, const Axis& axi
 }
 
 // c (+)= op(a) op(b), one GEMM for each index of the leading dimensions.
-absl::Status Products(Context& context, const Tensor& a, bool transpose_a, const Tensor& b,
-                      bool transpose_b, const Tensor& c, bool accumulate) {
+absl::Status BatchedMatmul(Context& context, const Tensor& a, bool transpose_a, const Tensor& b,
+                           bool transpose_b, const Tensor& c, bool accumulate) {
   const auto matrix = [](const Tensor& x, int64_t i) {
     const Shape shape({x.dim(-2), x.dim(-1)});
     return x.View(i * shape.numel(), shape);
@@ -141,7 +141,7 @@ absl::StatusOr<Value> MatmulOp(Context& context, const Value& a, const Value& b,
       left.With(-2, left.dim(transpose_a ? -1 : -2)).WithLast(right.dim(transpose_b ? -2 : -1));
   ZEROTH_ASSIGN_OR_RETURN(Tensor c, context.Empty(shape, a.data.dtype()));
   ZEROTH_RETURN_IF_ERROR(
-      Products(context, a.data, transpose_a, b.data, transpose_b, c, /*accumulate=*/false));
+      BatchedMatmul(context, a.data, transpose_a, b.data, transpose_b, c, /*accumulate=*/false));
   const Value y = context.MakeValue(std::move(c));
   RecordBackward(
       context, y, [&context, a, b, transpose_a, transpose_b](const Tensor& dy) -> absl::Status {
@@ -149,14 +149,16 @@ absl::StatusOr<Value> MatmulOp(Context& context, const Value& a, const Value& b,
           ZEROTH_ASSIGN_OR_RETURN(const NodeSlot da, TakeGradient(context, *a.node, a.data));
           ZEROTH_RETURN_IF_ERROR(
               transpose_a
-                  ? Products(context, b.data, transpose_b, dy, true, da.tensor, da.accumulate)
-                  : Products(context, dy, false, b.data, !transpose_b, da.tensor, da.accumulate));
+                  ? BatchedMatmul(context, b.data, transpose_b, dy, true, da.tensor, da.accumulate)
+                  : BatchedMatmul(context, dy, false, b.data, !transpose_b, da.tensor,
+                                  da.accumulate));
         }
         if (b.node == nullptr) return absl::OkStatus();
         ZEROTH_ASSIGN_OR_RETURN(const NodeSlot db, TakeGradient(context, *b.node, b.data));
         return transpose_b
-                   ? Products(context, dy, true, a.data, transpose_a, db.tensor, db.accumulate)
-                   : Products(context, a.data, !transpose_a, dy, false, db.tensor, db.accumulate);
+                   ? BatchedMatmul(context, dy, true, a.data, transpose_a, db.tensor, db.accumulate)
+                   : BatchedMatmul(context, a.data, !transpose_a, dy, false, db.tensor,
+                                   db.accumulate);
       });
   return y;
 }

@@ -75,18 +75,18 @@ absl::StatusOr<Tensor> RoundedSumOverRanks(Context& context, const Tensor& x, DT
   return CastTo(context, sum, dtype);
 }
 
-absl::Status SumPieces(Context& context, int pieces, const Tensor& out, const PieceProduct& product,
-                       int first) {
-  if (pieces == 1) return product(first, out);
+absl::Status SumPieces(Context& context, int pieces, const Tensor& out,
+                       const ComputePiece& compute_piece, int first) {
+  if (pieces == 1) return compute_piece(first, out);
   const int half = pieces / 2;
-  ZEROTH_RETURN_IF_ERROR(SumPieces(context, half, out, product, first));
+  ZEROTH_RETURN_IF_ERROR(SumPieces(context, half, out, compute_piece, first));
   ZEROTH_ASSIGN_OR_RETURN(const Tensor other, context.EmptyLike(out));
-  ZEROTH_RETURN_IF_ERROR(SumPieces(context, half, other, product, first + half));
+  ZEROTH_RETURN_IF_ERROR(SumPieces(context, half, other, compute_piece, first + half));
   return kernels::Add(context.kernels(), out, other, out);
 }
 
-absl::Status SumPieces(Context& context, const Tensor& out, const PieceProduct& product) {
-  return SumPieces(context, context.tensor_ranks()->options().pieces(), out, product);
+absl::Status SumPieces(Context& context, const Tensor& out, const ComputePiece& compute_piece) {
+  return SumPieces(context, context.tensor_ranks()->options().pieces(), out, compute_piece);
 }
 
 DType SumType(const Context& context, DType dtype) {
@@ -94,16 +94,17 @@ DType SumType(const Context& context, DType dtype) {
   return ranks != nullptr && ranks->options().deterministic > 0 ? DType::kFloat32 : dtype;
 }
 
-absl::StatusOr<Tensor> OwnSumOfProducts(Context& context, const Shape& shape, DType dtype,
-                                        const PieceProduct& product) {
+absl::StatusOr<Tensor> LocalSumOfPieces(Context& context, const Shape& shape, DType dtype,
+                                        const ComputePiece& compute_piece) {
   ZEROTH_ASSIGN_OR_RETURN(Tensor sum, context.Empty(shape, SumType(context, dtype)));
-  ZEROTH_RETURN_IF_ERROR(SumPieces(context, sum, product));
+  ZEROTH_RETURN_IF_ERROR(SumPieces(context, sum, compute_piece));
   return sum;
 }
 
-absl::StatusOr<Tensor> SumOfProducts(Context& context, const Shape& shape, DType dtype,
-                                     absl::string_view label, const PieceProduct& product) {
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor sum, OwnSumOfProducts(context, shape, dtype, product));
+absl::StatusOr<Tensor> SumOfPiecesOverRanks(Context& context, const Shape& shape, DType dtype,
+                                            absl::string_view label,
+                                            const ComputePiece& compute_piece) {
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor sum, LocalSumOfPieces(context, shape, dtype, compute_piece));
   return RoundedSumOverRanks(context, sum, dtype, label);
 }
 

@@ -43,22 +43,23 @@ absl::StatusOr<Tensor> RoundedSumOverRanks(Context& context, const Tensor& x, DT
                                            const TensorRanks::Beside& beside = nullptr);
 
 // Overwrites `out` with the matmul of one piece of this rank's depth.
-using PieceProduct = std::function<absl::Status(int piece, const Tensor& out)>;
+using ComputePiece = std::function<absl::Status(int piece, const Tensor& out)>;
 // Sums this rank's pieces [first, first + pieces) into `out` along one binary tree. `pieces` is a
 // power of two.
-absl::Status SumPieces(Context& context, int pieces, const Tensor& out, const PieceProduct& product,
-                       int first = 0);
+absl::Status SumPieces(Context& context, int pieces, const Tensor& out,
+                       const ComputePiece& compute_piece, int first = 0);
 // Sums all of this rank's pieces, TensorParallelOptions::pieces().
-absl::Status SumPieces(Context& context, const Tensor& out, const PieceProduct& product);
+absl::Status SumPieces(Context& context, const Tensor& out, const ComputePiece& compute_piece);
 // Returns the type in which SumPieces and SumOverRanks add up a result of `dtype`: fp32 with
 // TensorParallelOptions::deterministic, otherwise `dtype`.
 DType SumType(const Context& context, DType dtype);
 // Returns the sum of this rank's pieces, in SumType.
-absl::StatusOr<Tensor> OwnSumOfProducts(Context& context, const Shape& shape, DType dtype,
-                                        const PieceProduct& product);
-// Runs OwnSumOfProducts, then RoundedSumOverRanks.
-absl::StatusOr<Tensor> SumOfProducts(Context& context, const Shape& shape, DType dtype,
-                                     absl::string_view label, const PieceProduct& product);
+absl::StatusOr<Tensor> LocalSumOfPieces(Context& context, const Shape& shape, DType dtype,
+                                        const ComputePiece& compute_piece);
+// Runs LocalSumOfPieces, then RoundedSumOverRanks.
+absl::StatusOr<Tensor> SumOfPiecesOverRanks(Context& context, const Shape& shape, DType dtype,
+                                            absl::string_view label,
+                                            const ComputePiece& compute_piece);
 
 // Where a parameter's gradient is written: its slot; or, if each rank makes a summand of it
 // (`is_partial`), an fp32 tensor, whose sum over ranks FinishGradient stores in the slot.

@@ -101,7 +101,7 @@ absl::StatusOr<Value> DepthDividedLinearOp(Context& context, const Value& x, con
   ZEROTH_ASSIGN_OR_RETURN(const Tensor bias, adds_bias ? FullValues(*part.bias) : Tensor());
   const std::vector<WeightBlock> blocks = BlocksOf(context, part, layout);
   WeightOfPieces values;
-  const auto product = [&](int piece, const Tensor& out) -> absl::Status {
+  const auto compute_piece = [&](int piece, const Tensor& out) -> absl::Status {
     ZEROTH_ASSIGN_OR_RETURN(const Tensor weight, values.Take(context, part, x.data.dtype(), piece));
     const WeightBlock& block = blocks[static_cast<size_t>(piece)];
     return kernels::Gemm(context.kernels(), {.a = Matrix(x.data).Columns(block.in, block.ins),
@@ -113,8 +113,9 @@ absl::StatusOr<Value> DepthDividedLinearOp(Context& context, const Value& x, con
   const Shape shape = x.data.shape().WithLast(OutFeatures(part, layout));
   const DType dtype = x.data.dtype();
   ZEROTH_ASSIGN_OR_RETURN(
-      Tensor y, MakeOrTakeSum(context, ShapeOfOwnRows(context, shape), dtype, is_read,
-                              [&] { return SumOfProducts(context, shape, dtype, name, product); }));
+      Tensor y, ComputeOrReuseSum(context, ShapeOfOwnRows(context, shape), dtype, is_read, [&] {
+        return SumOfPiecesOverRanks(context, shape, dtype, name, compute_piece);
+      }));
   Value result = context.MakeValue(std::move(y));
   RecordBackward(
       context, result,
@@ -131,7 +132,7 @@ absl::Status OutputDividedBackward(Context& context, absl::Span<const LinearPart
                                    const Tensor& dy) {
   const std::string& name = parts[0].weight->name();
   std::vector<WeightOfPieces> values(parts.size());
-  const auto product = [&](int piece, const Tensor& out) -> absl::Status {
+  const auto compute_piece = [&](int piece, const Tensor& out) -> absl::Status {
     int64_t column = 0;
     for (size_t i = 0; i < parts.size(); ++i) {
       const LinearPart& part = parts[i];
@@ -150,8 +151,8 @@ absl::Status OutputDividedBackward(Context& context, absl::Span<const LinearPart
   Tensor summand;
   const auto input_gradient = [&]() -> absl::Status {
     if (x_node == nullptr) return absl::OkStatus();
-    ZEROTH_ASSIGN_OR_RETURN(
-        summand, OwnSumOfProducts(context, ShapeOfAllRows(context, x.shape()), x.dtype(), product));
+    ZEROTH_ASSIGN_OR_RETURN(summand, LocalSumOfPieces(context, ShapeOfAllRows(context, x.shape()),
+                                                      x.dtype(), compute_piece));
     return absl::OkStatus();
   };
   ZEROTH_ASSIGN_OR_RETURN(const Tensor all, AllRows(context, x, name, input_gradient));

@@ -165,7 +165,7 @@ absl::StatusOr<Value> Fp8LinearOp(Context& context, const Value& x,
   for (const LinearPart& part : parts) {
     const Matrix out_part = Matrix(y).Columns(column, OutFeatures(part, layout));
     column += out_part.cols;
-    const absl::Status made = MakeOrTakeProduct(context, {out_part}, is_read, [&] {
+    const absl::Status made = ComputeOrReuseMatmul(context, {out_part}, is_read, [&] {
       return ForwardPart(context, part, layout, x_codes.straight, out_part);
     });
     ZEROTH_RETURN_IF_ERROR_WITH(made, part.weight->name());

@@ -68,7 +68,7 @@ Values Transposed(const Values& values, int64_t width) {
 }
 
 // a [m, k] times b [k, n].
-Values Product(const Values& a, const Values& b, int64_t m, int64_t k, int64_t n) {
+Values Matmul(const Values& a, const Values& b, int64_t m, int64_t k, int64_t n) {
   Values c(static_cast<size_t>(m * n), 0.0);
   for (int64_t i = 0; i < m; ++i) {
     for (int64_t j = 0; j < n; ++j) {
@@ -166,8 +166,8 @@ TEST_P(Fp8LinearOpTest, MatmulsAreThoseOfRoundedValues) {
   const absl::StatusOr<Value> y = Forward();
   ASSERT_TRUE(y.ok()) << y.status();
   const Values x = E4M3(Host(x_.data));
-  const Values y_first = Product(x, WeightOf(first_), kRows, kIn, kFirstOut);
-  const Values y_second = Product(x, WeightOf(second_), kRows, kIn, kSecondOut);
+  const Values y_first = Matmul(x, WeightOf(first_), kRows, kIn, kFirstOut);
+  const Values y_second = Matmul(x, WeightOf(second_), kRows, kIn, kSecondOut);
   const Values bias = Host(bias_.data());
   Values expected;
   for (size_t row = 0; row < kRows; ++row) {
@@ -195,8 +195,8 @@ TEST_P(Fp8LinearOpTest, GradientsAreThoseOfRoundedValuesInBothFormats) {
     // Each part's gradient has a separate scale.
     const Values part = E5M2(Columns(dy, kOut, column, out));
     column += out;
-    ExpectWeightGradient(*weight, Product(Transposed(x, kIn), part, kIn, kRows, out), out);
-    const Values back = Product(part, Transposed(WeightOf(*weight), out), kRows, out, kIn);
+    ExpectWeightGradient(*weight, Matmul(Transposed(x, kIn), part, kIn, kRows, out), out);
+    const Values back = Matmul(part, Transposed(WeightOf(*weight), out), kRows, out, kIn);
     for (size_t i = 0; i < dx.size(); ++i) dx[i] += back[i];
   }
   // Rounded to bf16 after each part.

@@ -80,9 +80,9 @@ struct GroupedLinear {
 };
 
 // Computes a block's part of y (`transposed`), or of the gradient of x.
-absl::Status BlockProduct(Context& context, const GroupedLinear& of, const ExpertWeights& weights,
-                          const WeightBlock& block, const Matrix& in, const Matrix& out,
-                          bool transposed, bool accumulate) {
+absl::Status BlockMatmul(Context& context, const GroupedLinear& of, const ExpertWeights& weights,
+                         const WeightBlock& block, const Matrix& in, const Matrix& out,
+                         bool transposed, bool accumulate) {
   ZEROTH_ASSIGN_OR_RETURN(std::vector<Matrix> matrices, BlocksOfExperts(weights, block));
   return Annotate(kernels::GroupedGemm(context.kernels(), {.offsets = of.offsets,
                                                            .a = in,
@@ -94,33 +94,34 @@ absl::Status BlockProduct(Context& context, const GroupedLinear& of, const Exper
 }
 
 // Returns scale * in a (`transposed`), or the gradient of in a: scale * in b^T. A divided half's
-// products are summed over ranks.
+// matmuls are summed over ranks.
 absl::StatusOr<Tensor> BetweenHalves(Context& context, const GroupedLinear& of,
                                      const ExpertWeights& half, const Matrix& in, DType dtype,
                                      bool transposed) {
   const std::vector<WeightBlock> blocks = BlocksOf(context, half);
-  const auto product = [&](int piece, const Tensor& out) {
+  const auto compute_piece = [&](int piece, const Tensor& out) {
     const WeightBlock& block = blocks[static_cast<size_t>(piece)];
     const Matrix columns =
         transposed ? in.Columns(block.in, block.ins) : in.Columns(block.out, block.outs);
-    return BlockProduct(context, of, half, block, columns, out, transposed, /*accumulate=*/false);
+    return BlockMatmul(context, of, half, block, columns, out, transposed, /*accumulate=*/false);
   };
   const Parameter& first = *half.front();
   const Shape shape({of.x.dim(0), first.global_shape().dim(transposed ? 0 : 1)});
   Tensor result;
   if (IsDivided(first)) {
-    ZEROTH_ASSIGN_OR_RETURN(const Tensor sum, OwnSumOfProducts(context, shape, dtype, product));
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor sum,
+                            LocalSumOfPieces(context, shape, dtype, compute_piece));
     ZEROTH_RETURN_IF_ERROR(context.tensor_ranks()->Sum(sum, first.name()));
     ZEROTH_ASSIGN_OR_RETURN(result, CastTo(context, sum, dtype));
   } else {
     ZEROTH_ASSIGN_OR_RETURN(result, context.Empty(shape, dtype));
-    ZEROTH_RETURN_IF_ERROR(product(/*piece=*/0, result));
+    ZEROTH_RETURN_IF_ERROR(compute_piece(/*piece=*/0, result));
   }
   ZEROTH_RETURN_IF_ERROR(kernels::Scale(context.kernels(), result, of.scale));
   return result;
 }
 
-// Adds the product of `inner` with the other half to `out`, from `column` on. If `out` has a
+// Adds the matmul of `inner` with the other half to `out`, from `column` on. If `out` has a
 // summand for each piece of all ranks, the first of them gets it.
 absl::Status AddOuter(Context& context, const GroupedLinear& of, const ExpertWeights& half,
                       const Tensor& inner, const Tensor& out, int64_t column, bool in_pieces,
@@ -131,7 +132,7 @@ absl::Status AddOuter(Context& context, const GroupedLinear& of, const ExpertWei
     const Matrix columns = transposed ? sum.Columns(column + block.out, block.outs)
                                       : sum.Columns(column + block.in, block.ins);
     ZEROTH_RETURN_IF_ERROR(
-        BlockProduct(context, of, half, block, inner, columns, transposed, /*accumulate=*/true));
+        BlockMatmul(context, of, half, block, inner, columns, transposed, /*accumulate=*/true));
   }
   return absl::OkStatus();
 }
@@ -158,8 +159,8 @@ absl::Status InputGradient(Context& context, const GroupedLinear& of, const Tens
       const Matrix in = Matrix(dy).Columns(column + block.out, block.outs);
       const Matrix out = in_pieces ? Matrix(PieceOf(slot.tensor, piece++, pairs))
                                    : Matrix(slot.tensor).Columns(block.in, block.ins);
-      ZEROTH_RETURN_IF_ERROR(BlockProduct(context, of, weights, block, in, out,
-                                          /*transposed=*/false, slot.accumulate || column > 0));
+      ZEROTH_RETURN_IF_ERROR(BlockMatmul(context, of, weights, block, in, out,
+                                         /*transposed=*/false, slot.accumulate || column > 0));
     }
     column += OutFeatures(weights);
     if (!dinner[i].defined()) continue;
@@ -218,13 +219,13 @@ absl::StatusOr<Value> GroupedLinearOp(Context& context, const Value& grouped, co
       for (const WeightBlock& block : BlocksOf(context, weights)) {
         const Matrix to = in_pieces ? Matrix(PieceOf(y, piece++, pairs))
                                     : Matrix(y).Columns(column + block.out, block.outs);
-        ZEROTH_RETURN_IF_ERROR(BlockProduct(context, of, weights, block,
-                                            Matrix(of.x).Columns(block.in, block.ins), to,
-                                            /*transposed=*/true, /*accumulate=*/false));
+        ZEROTH_RETURN_IF_ERROR(BlockMatmul(context, of, weights, block,
+                                           Matrix(of.x).Columns(block.in, block.ins), to,
+                                           /*transposed=*/true, /*accumulate=*/false));
       }
       return absl::OkStatus();
     };
-    ZEROTH_RETURN_IF_ERROR(MakeOrTakeProduct(context, {outputs}, /*is_read=*/true, multiply));
+    ZEROTH_RETURN_IF_ERROR(ComputeOrReuseMatmul(context, {outputs}, /*is_read=*/true, multiply));
     Tensor inner;
     if (!a.empty()) {
       ZEROTH_ASSIGN_OR_RETURN(inner, BetweenHalves(context, of, a, of.x, of.x.dtype(),

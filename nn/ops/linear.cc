@@ -222,7 +222,7 @@ absl::StatusOr<Value> LinearOp(Context& context, const Value& x, absl::Span<cons
   for (const LinearPart& part : parts) {
     const Matrix out_part = Matrix(y).Columns(column, OutFeatures(part, layout));
     column += out_part.cols;
-    ZEROTH_RETURN_IF_ERROR(MakeOrTakeProduct(context, {out_part, gelu_input}, is_read, [&] {
+    ZEROTH_RETURN_IF_ERROR(ComputeOrReuseMatmul(context, {out_part, gelu_input}, is_read, [&] {
       return ForwardPart(context, part, layout, all, activation, gelu_input, out_part);
     }));
   }

@@ -81,15 +81,16 @@ absl::Status Forward(Context& context, const Matrix& x, const Parameter& weight,
 
 // Returns scale * the matmul with `half`, which is summed over ranks if that is divided, for all
 // rows if the other half is divided.
-absl::StatusOr<Tensor> ScaledProduct(Context& context, const Parameter& half,
-                                     const Parameter& other, float scale, const Shape& shape,
-                                     DType dtype, const PieceProduct& product) {
+absl::StatusOr<Tensor> ScaledMatmul(Context& context, const Parameter& half, const Parameter& other,
+                                    float scale, const Shape& shape, DType dtype,
+                                    const ComputePiece& compute_piece) {
   Tensor result;
   if (IsDivided(half)) {
-    ZEROTH_ASSIGN_OR_RETURN(result, SumOfProducts(context, shape, dtype, half.name(), product));
+    ZEROTH_ASSIGN_OR_RETURN(
+        result, SumOfPiecesOverRanks(context, shape, dtype, half.name(), compute_piece));
   } else {
     ZEROTH_ASSIGN_OR_RETURN(result, context.Empty(shape, dtype));
-    ZEROTH_RETURN_IF_ERROR(product(/*piece=*/0, result));
+    ZEROTH_RETURN_IF_ERROR(compute_piece(/*piece=*/0, result));
   }
   ZEROTH_RETURN_IF_ERROR(kernels::Scale(context.kernels(), result, scale));
   return IsDivided(other) ? AllRows(context, result, other.name()) : result;
@@ -99,12 +100,12 @@ absl::StatusOr<Tensor> ScaledProduct(Context& context, const Parameter& half,
 absl::StatusOr<Tensor> Inner(Context& context, const Tensor& x, const LowRankPart& part,
                              WeightLayout layout, float scale) {
   const std::vector<WeightBlock> blocks = BlocksOf(context, {part.a}, layout);
-  const auto product = [&](int piece, const Tensor& out) {
+  const auto compute_piece = [&](int piece, const Tensor& out) {
     return Forward(context, x, *part.a, layout, blocks[static_cast<size_t>(piece)], out,
                    /*accumulate=*/false);
   };
-  return ScaledProduct(context, *part.a, *part.b, scale,
-                       x.shape().WithLast(OutFeatures({part.a}, layout)), x.dtype(), product);
+  return ScaledMatmul(context, *part.a, *part.b, scale,
+                      x.shape().WithLast(OutFeatures({part.a}, layout)), x.dtype(), compute_piece);
 }
 
 // Returns the gradient of x a, for all rows of x.
@@ -112,11 +113,11 @@ absl::StatusOr<Tensor> InnerGradient(Context& context, const LowRankPart& part, 
                                      float scale, const Shape& shape, const Tensor& dy) {
   const Matrix dy_part = Matrix(dy).Columns(part.column, OutFeatures({part.b}, layout));
   ZEROTH_ASSIGN_OR_RETURN(const Tensor b, FullValues(*part.b));
-  const auto product = [&](int piece, const Tensor& out) {
+  const auto compute_piece = [&](int piece, const Tensor& out) {
     return PieceInputGradient(context, {part.b}, layout, b, dy_part, piece, out,
                               /*accumulate=*/false);
   };
-  return ScaledProduct(context, *part.b, *part.a, scale, shape, dy.dtype(), product);
+  return ScaledMatmul(context, *part.b, *part.a, scale, shape, dy.dtype(), compute_piece);
 }
 
 // Adds to the gradient of a half, unless it is frozen. If `is_partial`, each rank computes it from

@@ -91,7 +91,7 @@ absl::StatusOr<Tensor> SquaredNorms(Context& context, const MagnitudePart& part,
       return SquaresOfBlock(context, weight, a, b, layout, blocks[static_cast<size_t>(index)], out);
     };
     ZEROTH_ASSIGN_OR_RETURN(const Tensor sums,
-                            OwnSumOfProducts(context, shape, DType::kFloat32, piece));
+                            LocalSumOfPieces(context, shape, DType::kFloat32, piece));
     ZEROTH_RETURN_IF_ERROR(context.tensor_ranks()->Sum(sums, part.magnitude->name()));
     return sums;
   }

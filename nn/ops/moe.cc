@@ -66,7 +66,7 @@ absl::StatusOr<Value> Fp32RouterOp(Context& context, const Value& x, Parameter& 
       context.Empty(x.data.shape().WithLast(weight.shape().dim(0)), DType::kFloat32));
   // Products of 16-bit floats are exact in fp32, in which a matmul sums them.
   ZEROTH_RETURN_IF_ERROR(
-      MakeOrTakeProduct(context, {Matrix(logits)}, /*is_read=*/true, [&]() -> absl::Status {
+      ComputeOrReuseMatmul(context, {Matrix(logits)}, /*is_read=*/true, [&]() -> absl::Status {
         ZEROTH_ASSIGN_OR_RETURN(const Tensor values, FullValues(weight));
         return kernels::Gemm(context.kernels(),
                              {.a = x.data, .b = values, .c = logits, .transpose_b = true});
@@ -220,7 +220,8 @@ absl::StatusOr<Value> ScatterOp(Context& context, const Value& x, const Tensor& 
           return kernels::Combine(context.kernels(), {PieceOf(dgrouped, piece, rows.numel()), rows,
                                                       Tensor(), out, /*accumulate=*/false});
         };
-        ZEROTH_ASSIGN_OR_RETURN(Tensor dx, SumOfProducts(context, shape, dtype, kLabel, piece_of));
+        ZEROTH_ASSIGN_OR_RETURN(Tensor dx,
+                                SumOfPiecesOverRanks(context, shape, dtype, kLabel, piece_of));
         return AddGradient(context, *node, std::move(dx));
       });
   return result;
@@ -239,10 +240,11 @@ absl::StatusOr<Value> CombineOp(Context& context, const Value& grouped, const Ro
     ZEROTH_RETURN_IF_ERROR(piece_of(0, tokens));
   } else {
     ZEROTH_ASSIGN_OR_RETURN(
-        tokens,
-        MakeOrTakeSum(
-            context, ShapeOfOwnRows(context, like.shape()), like.dtype(), /*is_read=*/true,
-            [&] { return SumOfProducts(context, like.shape(), like.dtype(), kLabel, piece_of); }));
+        tokens, ComputeOrReuseSum(context, ShapeOfOwnRows(context, like.shape()), like.dtype(),
+                                  /*is_read=*/true, [&] {
+                                    return SumOfPiecesOverRanks(context, like.shape(), like.dtype(),
+                                                                kLabel, piece_of);
+                                  }));
   }
   Value result = context.MakeValue(std::move(tokens));
   RecordBackward(

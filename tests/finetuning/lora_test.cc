@@ -93,7 +93,7 @@ Grid Transposed(const Grid& a) {
 }
 
 // factor * a b.
-Grid Product(const Grid& a, const Grid& b, double factor) {
+Grid Matmul(const Grid& a, const Grid& b, double factor) {
   Grid c{a.rows, b.cols, {}};
   for (int64_t i = 0; i < a.rows; ++i) {
     for (int64_t j = 0; j < b.cols; ++j) {
@@ -179,7 +179,7 @@ TEST_P(LoraModelTest, GradientsFollowFromTheMergedModelByTheChainRule) {
     auto& pair = factors[base];
     pair.first = in_out() ? GridOf(a, in) : Transposed(GridOf(a, kRank));
     pair.second = in_out() ? GridOf(b, kRank) : Transposed(GridOf(b, out));
-    const Grid product = Product(pair.first, pair.second, scale);
+    const Grid product = Matmul(pair.first, pair.second, scale);
     const Grid stored = in_out() ? product : Transposed(product);
     for (size_t i = 0; i < values.size(); ++i) values[i] += static_cast<float>(stored.values[i]);
   }
@@ -202,8 +202,8 @@ TEST_P(LoraModelTest, GradientsFollowFromTheMergedModelByTheChainRule) {
     const std::vector<float>& stored = full->gradients.at(base + ".weight");
     const auto& [a, b] = pair;
     const Grid dw = in_out() ? GridOf(stored, a.rows) : Transposed(GridOf(stored, b.cols));
-    const Grid da = Product(dw, Transposed(b), scale);
-    const Grid db = Product(Transposed(a), dw, scale);
+    const Grid da = Matmul(dw, Transposed(b), scale);
+    const Grid db = Matmul(Transposed(a), dw, scale);
     ExpectNear(adapted->gradients.at(base + ".lora_A"), in_out() ? da : Transposed(da), 2e-5,
                base + ".lora_A");
     ExpectNear(adapted->gradients.at(base + ".lora_B"), in_out() ? db : Transposed(db), 2e-5,
@@ -624,7 +624,7 @@ TEST_P(LoraModelTest, AdaptersWrittenAloneAreThoseOfTheMergedModel) {
       const Grid b = half(layer + ".lora_B.weight");
       EXPECT_EQ(a.rows, kRank);
       EXPECT_EQ(b.cols, kRank);
-      const Grid product = Product(b, a, scale);
+      const Grid product = Matmul(b, a, scale);
       const Grid added = in_out() ? Transposed(product) : product;
       for (size_t i = 0; i < expected.size(); ++i) expected[i] += added.values[i];
       adapted += 2;

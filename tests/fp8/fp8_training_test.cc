@@ -63,11 +63,11 @@ nlohmann::json ConfigOf(const std::string& family) {
       {"hidden_act", "silu"},     {"tie_word_embeddings", false}, {"rope_theta", 10000.0}};
 }
 
-enum class Products { kFp32, kBf16, kFp8 };
+enum class MatmulDType { kFp32, kBf16, kFp8 };
 
 struct RunSetup {
   std::string family = "gpt2";
-  Products products = Products::kFp8;
+  MatmulDType matmul_dtype = MatmulDType::kFp8;
   std::string strategy = "full_shard";
   int world_size = 2;
   int shard_size = 0;
@@ -121,7 +121,7 @@ TrainerOptions OptionsOf(const RunSetup& setup) {
   options.sharding.strategy = setup.strategy;
   options.sharding.strategy_options.shard_size = setup.shard_size;
   options.sharding.layout = setup.layout;
-  if (setup.products != Products::kFp32) {
+  if (setup.matmul_dtype != MatmulDType::kFp32) {
     options.sharding.mixed_precision = {DType::kBFloat16, DType::kFloat32};
   }
   if (setup.fp16_loss_scale > 0) {
@@ -136,7 +136,7 @@ TrainerOptions OptionsOf(const RunSetup& setup) {
 
 ModelOptions ModelOptionsOf(const RunSetup& setup) {
   ModelOptions options;
-  options.fp8 = setup.products == Products::kFp8;
+  options.fp8 = setup.matmul_dtype == MatmulDType::kFp8;
   options.lora.rank = setup.lora_rank;
   return options;
 }
@@ -227,9 +227,9 @@ class Fp8TrainingTest : public testing::TestWithParam<const char*> {
 // fp32 replaces the float64 references of //tests/parity, which it matches to 2e-5.
 TEST_P(Fp8TrainingTest, StaysNearFp32) {
   const Record fp8 = Train(run_);
-  run_.products = Products::kBf16;
+  run_.matmul_dtype = MatmulDType::kBf16;
   const Record bf16 = Train(run_);
-  run_.products = Products::kFp32;
+  run_.matmul_dtype = MatmulDType::kFp32;
   const Record fp32 = Train(run_);
   const Distance far = DistanceOf(fp8, fp32);
   EXPECT_LE(far.loss, 0.015);
@@ -303,7 +303,7 @@ TEST_P(Fp8TrainingTest, OverflowsOfFp16AreNotHiddenByACast) {
 TEST_P(Fp8TrainingTest, AdaptersAreTrainedBesideFrozenWeightsInFp8) {
   run_.lora_rank = 4;
   const Record fp8 = Train(run_);
-  run_.products = Products::kFp32;
+  run_.matmul_dtype = MatmulDType::kFp32;
   const Record fp32 = Train(run_);
   const Distance distance = DistanceOf(fp8, fp32);
   EXPECT_LE(distance.loss, 0.02);

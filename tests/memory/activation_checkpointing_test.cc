@@ -31,7 +31,7 @@ namespace {
 constexpr int64_t kBatch = 2;
 constexpr int64_t kSeq = 64;
 
-class CountsProducts : public CallWatch {
+class CountsMatmuls : public CallWatch {
  public:
   absl::Status AfterCall(const char* operation, absl::Span<const CallField>) override {
     if (absl::string_view(operation) == "Gemm") ++count;
@@ -42,7 +42,7 @@ class CountsProducts : public CallWatch {
 
 struct Cost {
   int64_t peak_activations = 0;  // bytes
-  int64_t products = 0;
+  int64_t matmuls = 0;
 };
 
 // The cost of a step of the preset with `layers` blocks.
@@ -64,13 +64,13 @@ Cost CostOf(int layers, ActivationCheckpointing what, const std::string& preset)
     batch.seq = kSeq;
     batch.inputs.assign(kBatch * kSeq, 7);
     batch.targets.assign(kBatch * kSeq, 9);
-    CountsProducts products;
-    trainer->kernels().set_watch(&products);
+    CountsMatmuls matmuls;
+    trainer->kernels().set_watch(&matmuls);
     device->allocator().ResetPeaks();
     ZEROTH_RETURN_IF_ERROR(trainer->Step(batch, 1e-4).status());
     trainer->kernels().set_watch(nullptr);
     cost.peak_activations = device->allocator().stats()[MemoryCategory::kActivations].peak_bytes;
-    cost.products = products.count;
+    cost.matmuls = matmuls.count;
     return absl::OkStatus();
   };
   const absl::Status status = RunLocalRanks(1, run);
@@ -150,8 +150,7 @@ TEST(ActivationCheckpointingMemoryTest, SelectiveCountsPackedMatmuls) {
 TEST(ActivationCheckpointingMemoryTest, OutputsThatBackwardDoesNotReadAreNotRecomputed) {
   const auto again = [](ActivationCheckpointing what, const std::string& preset) {
     const auto of_a_block = [&](ActivationCheckpointing checkpointing) {
-      return (CostOf(5, checkpointing, preset).products -
-              CostOf(3, checkpointing, preset).products) /
+      return (CostOf(5, checkpointing, preset).matmuls - CostOf(3, checkpointing, preset).matmuls) /
              2;
     };
     const int64_t once = of_a_block(ActivationCheckpointing::kNone);

@@ -231,7 +231,7 @@ TEST(PublishedRowsTest, Llama3OnH200) { Check(KempnerForge()); }
 
 void InFp8(TrainOptions& options) { options.fp8 = Fp8Recipe::kTensorwise; }
 // torch.compile keeps all matmuls that backward reads (torchtitan's pull request 3060).
-void BetweenProducts(TrainOptions& options) {
+void BetweenMatmuls(TrainOptions& options) {
   options.activation_checkpointing = ActivationCheckpointing::kElementwise;
 }
 void Fully(TrainOptions& options) {
@@ -278,7 +278,7 @@ TEST(PublishedRowsTest, Llama3OnH100InFp8) {
 
 // Pull request 3429.
 TEST(PublishedRowsTest, Llama3OnH100RecomputedInFull) {
-  Check(Torchtitan({With(TorchtitanRow("llama3-8b, elementwise", 1, 7890), BetweenProducts),
+  Check(Torchtitan({With(TorchtitanRow("llama3-8b, elementwise", 1, 7890), BetweenMatmuls),
                     With(TorchtitanRow("llama3-8b, blocks", 1, 7006), Fully)}));
 }
 
@@ -314,7 +314,7 @@ TEST(PublishedMemoryTest, Llama3OnH200) {
 TEST(PublishedMemoryTest, Llama3OnH100) {
   const Row one = TorchtitanRow("llama3-8b", 1, 7031);
   CheckMemory(Torchtitan({}), /*is_reserved=*/true,
-              {{With(one, BetweenProducts), 52.44}, {With(one, Fully), 32.07}});
+              {{With(one, BetweenMatmuls), 52.44}, {With(one, Fully), 32.07}});
 }
 
 // InternEvo, "performance": ZeRO-1 over all ranks, nodes with four cards of 100 Gb/s.
