@@ -89,8 +89,8 @@ absl::StatusOr<CastFp8Args> CudaBench::Fp8Cast(const Tensor& values, bool transp
   return cast;
 }
 
-absl::StatusOr<CudaBench::Floor*> CudaBench::ProductFloor(Precision precision) {
-  std::unique_ptr<Floor>& floor = products_[static_cast<size_t>(precision)];
+absl::StatusOr<CudaBench::Floor*> CudaBench::GemmFloor(Precision precision) {
+  std::unique_ptr<Floor>& floor = gemms_[static_cast<size_t>(precision)];
   if (floor != nullptr) return floor.get();
   // fp32 GEMMs are an order of magnitude slower than the others.
   const int64_t side = precision == Precision::kFloat32 ? 4096 : 8192;
@@ -134,10 +134,10 @@ absl::StatusOr<CudaBench::Floor*> CudaBench::CopyFloor() {
 }
 
 absl::Status CudaBench::Run(benchmark::State& state, const Work& work, const Op& op) {
-  Floor* product = nullptr;
+  Floor* gemm = nullptr;
   Floor* copy = nullptr;
   if (work.flops > 0) {
-    ZEROTH_ASSIGN_OR_RETURN(product, ProductFloor(work.precision));
+    ZEROTH_ASSIGN_OR_RETURN(gemm, GemmFloor(work.precision));
   }
   if (work.bytes > 0) {
     ZEROTH_ASSIGN_OR_RETURN(copy, CopyFloor());
@@ -152,7 +152,7 @@ absl::Status CudaBench::Run(benchmark::State& state, const Work& work, const Op&
   for (auto _ : state) {
     Marks marks(cuda::CudaDevice::From(device()).compute_stream().handle());
     ZEROTH_RETURN_IF_ERROR(marks.Mark());
-    if (product != nullptr) ZEROTH_RETURN_IF_ERROR(product->run());
+    if (gemm != nullptr) ZEROTH_RETURN_IF_ERROR(gemm->run());
     ZEROTH_RETURN_IF_ERROR(marks.Mark());
     if (copy != nullptr) ZEROTH_RETURN_IF_ERROR(copy->run());
     ZEROTH_RETURN_IF_ERROR(marks.Mark());
@@ -168,10 +168,10 @@ absl::Status CudaBench::Run(benchmark::State& state, const Work& work, const Op&
   ZEROTH_RETURN_IF_ERROR(stream.Synchronize());
 
   double floor_seconds = 0;
-  if (product != nullptr) {
-    floor_seconds += work.flops / product->amount * best[0];
+  if (gemm != nullptr) {
+    floor_seconds += work.flops / gemm->amount * best[0];
     state.counters["TFLOP/s"] = work.flops / best[2] * 1e-12;
-    state.counters["peak_TFLOP/s"] = product->amount / best[0] * 1e-12;
+    state.counters["peak_TFLOP/s"] = gemm->amount / best[0] * 1e-12;
   }
   if (copy != nullptr) {
     floor_seconds += work.bytes / copy->amount * best[1];

@@ -58,12 +58,12 @@ class CudaBench : public KernelBench {
     Op run;
   };
 
-  absl::StatusOr<Floor*> ProductFloor(Precision precision);
+  absl::StatusOr<Floor*> GemmFloor(Precision precision);
   absl::StatusOr<Floor*> CopyFloor();
 
   std::unique_ptr<Kernels> cudnn_;
   std::unique_ptr<Kernels> tf32_;
-  std::array<std::unique_ptr<Floor>, kPrecisions> products_;
+  std::array<std::unique_ptr<Floor>, kPrecisions> gemms_;
   std::unique_ptr<Floor> copy_;
 };
 

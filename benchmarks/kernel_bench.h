@@ -112,8 +112,7 @@ struct Layer {
 enum class Pass : uint8_t { kForward, kInputGradient, kWeightGradient };
 
 // y = x w + bias; dx = dy w^T, times gelu' if the layer follows a GELU; dw = x^T dy in fp32.
-absl::StatusOr<GemmArgs> LayerProduct(KernelBench& bench, const Layer& layer, Pass pass,
-                                      DType dtype);
+absl::StatusOr<GemmArgs> LayerGemm(KernelBench& bench, const Layer& layer, Pass pass, DType dtype);
 
 // Unpacks a random matrix in few bits. UnpackBytes are what must be read and written.
 absl::StatusOr<Op> PrepareUnpack(KernelBench& bench, const PackedShape& shape, DType dtype);

@@ -55,7 +55,7 @@ absl::StatusOr<Op> PrepareUnpack(KernelBench& bench, const PackedShape& shape, D
 
 absl::StatusOr<Op> PreparePackedLinear(KernelBench& bench, const Layer& layer, PackedFormat format,
                                        DType dtype) {
-  ZEROTH_ASSIGN_OR_RETURN(GemmArgs gemm, LayerProduct(bench, layer, Pass::kForward, dtype));
+  ZEROTH_ASSIGN_OR_RETURN(GemmArgs gemm, LayerGemm(bench, layer, Pass::kForward, dtype));
   ZEROTH_ASSIGN_OR_RETURN(const UnpackArgs args,
                           Packed(bench, {format, layer.out, layer.in}, dtype));
   gemm.b = args.values;

@@ -216,12 +216,12 @@ absl::StatusOr<double> FmaPeak(KernelBench& bench) {
 }
 
 // Alternates the prepared op (`flops` per call) with a square GEMM that measures the peak.
-absl::Status RunProduct(benchmark::State& state, DType dtype, double flops,
-                        const std::function<absl::StatusOr<Op>(KernelBench&)>& prepare) {
+absl::Status CompareWithGemmPeak(benchmark::State& state, DType dtype, double flops,
+                                 const std::function<absl::StatusOr<Op>(KernelBench&)>& prepare) {
   const Layer square = {"", "", kDim, kDim, kDim, /*gpt2=*/false};
   KernelBench bench;
   ZEROTH_RETURN_IF_ERROR(bench.Open("cpu"));
-  ZEROTH_ASSIGN_OR_RETURN(GemmArgs peak, LayerProduct(bench, square, Pass::kForward, dtype));
+  ZEROTH_ASSIGN_OR_RETURN(GemmArgs peak, LayerGemm(bench, square, Pass::kForward, dtype));
   peak.transpose_b = false;
   ZEROTH_ASSIGN_OR_RETURN(const Op op, prepare(bench));
   ZEROTH_RETURN_IF_ERROR(Compare(state, bench, op, {flops, "GFLOP/s"},
@@ -239,7 +239,7 @@ absl::Status RunProduct(benchmark::State& state, DType dtype, double flops,
 constexpr struct {
   Layer layer;
   Pass pass;
-} kProducts[] = {
+} kLayerGemms[] = {
     {{"", "qkv_forward", 1024, 768, 2304, true}, Pass::kForward},
     {{"", "attention_out_forward", 1024, 768, 768, true}, Pass::kForward},
     {{"", "mlp_up_forward", 1024, 768, 3072, true}, Pass::kForward},
@@ -260,14 +260,13 @@ constexpr struct {
     {{"", "linear_out_in_dw", 1024, 768, 3072, false}, Pass::kWeightGradient},
 };
 
-void RegisterProducts(DType dtype) {
-  for (const auto& [layer, pass] : kProducts) {
+void RegisterComputeBound(DType dtype) {
+  for (const auto& [layer, pass] : kLayerGemms) {
     Register(absl::StrCat("BM_Gemm/", layer.name, "_", DTypeName(dtype)),
              [=, &layer = layer, pass = pass](benchmark::State& state) {
-               return RunProduct(
+               return CompareWithGemmPeak(
                    state, dtype, layer.flops(), [&](KernelBench& bench) -> absl::StatusOr<Op> {
-                     ZEROTH_ASSIGN_OR_RETURN(GemmArgs args,
-                                             LayerProduct(bench, layer, pass, dtype));
+                     ZEROTH_ASSIGN_OR_RETURN(GemmArgs args, LayerGemm(bench, layer, pass, dtype));
                      args.accumulate = pass == Pass::kWeightGradient;
                      return Op([&bench, args] { return kernels::Gemm(bench.kernels(), args); });
                    });
@@ -278,7 +277,7 @@ void RegisterProducts(DType dtype) {
              [=](benchmark::State& state) {
                const AttentionShape shape{state.range(0), state.range(1), state.range(2),
                                           state.range(3), state.range(4), state.range(5)};
-               return RunProduct(
+               return CompareWithGemmPeak(
                    state, dtype, AttentionFlops(shape, backward), [&](KernelBench& bench) {
                      return PrepareAttention(bench, bench.kernels(), shape, dtype, backward);
                    });
@@ -297,7 +296,7 @@ void RegisterProducts(DType dtype) {
     Register(
         absl::StrCat(grouped ? "BM_Experts/grouped_" : "BM_Experts/one_by_one_", DTypeName(dtype)),
         [=](benchmark::State& state) {
-          return RunProduct(state, dtype, experts.flops(), [&](KernelBench& bench) {
+          return CompareWithGemmPeak(state, dtype, experts.flops(), [&](KernelBench& bench) {
             return PrepareExperts(bench, experts, dtype, grouped);
           });
         });
@@ -305,8 +304,9 @@ void RegisterProducts(DType dtype) {
   Register(absl::StrCat("BM_LinearCrossEntropy/", DTypeName(dtype)),
            [=](benchmark::State& state) {
              const Loss loss = {state.range(0), state.range(1), state.range(2), true};
-             return RunProduct(state, dtype, loss.flops(),
-                               [&](KernelBench& bench) { return PrepareLoss(bench, loss, dtype); });
+             return CompareWithGemmPeak(state, dtype, loss.flops(), [&](KernelBench& bench) {
+               return PrepareLoss(bench, loss, dtype);
+             });
            })
       ->ArgNames({"rows", "dim", "vocab"})
       ->Args({1024, 768, 50304})
@@ -332,7 +332,7 @@ absl::Status RunPackedLinear(benchmark::State& state, PackedFormat format, DType
   KernelBench bench;
   ZEROTH_RETURN_IF_ERROR(bench.Open("cpu"));
   ZEROTH_ASSIGN_OR_RETURN(const Op op, PreparePackedLinear(bench, layer, format, dtype));
-  ZEROTH_ASSIGN_OR_RETURN(const GemmArgs full, LayerProduct(bench, layer, Pass::kForward, dtype));
+  ZEROTH_ASSIGN_OR_RETURN(const GemmArgs full, LayerGemm(bench, layer, Pass::kForward, dtype));
   return Compare(state, bench, op, {layer.flops(), "GFLOP/s"},
                  [&] { return kernels::Gemm(bench.kernels(), full); },
                  {layer.flops(), "linear_GFLOP/s"});
@@ -365,7 +365,7 @@ void RegisterPacked(DType dtype) {
         ->Unit(benchmark::kMicrosecond);
   }
   for (const DType dtype : {kFp32, kBf16}) {
-    RegisterProducts(dtype);
+    RegisterComputeBound(dtype);
     RegisterPacked(dtype);
   }
   return true;

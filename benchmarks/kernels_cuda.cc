@@ -122,7 +122,7 @@ constexpr Layer kLayers[] = {
 absl::Status RunLayer(benchmark::State& state, const Layer& layer, Pass pass, Precision precision) {
   ZEROTH_ASSIGN_OR_RETURN(CudaBench* const bench, CudaBench::Get());
   const DType dtype = precision == Precision::kBFloat16 ? kBf16 : kFp32;
-  ZEROTH_ASSIGN_OR_RETURN(const GemmArgs args, LayerProduct(*bench, layer, pass, dtype));
+  ZEROTH_ASSIGN_OR_RETURN(const GemmArgs args, LayerGemm(*bench, layer, pass, dtype));
   return bench->Run(state, {layer.flops(), 0, precision},
                     [&] { return kernels::Gemm(bench->KernelsFor(precision), args); });
 }
@@ -194,18 +194,18 @@ void RegisterOnGpu(const std::string& name, std::function<absl::Status(benchmark
 void RegisterLayers() {
   for (const Layer& layer : kLayers) {
     const std::string name = absl::StrCat(layer.model, "/", layer.name);
-    const auto product = [&](const char* precision_name, const char* pass_name, Pass pass,
-                             Precision precision) {
+    const auto register_gemm = [&](const char* precision_name, const char* pass_name, Pass pass,
+                                   Precision precision) {
       RegisterOnGpu(absl::StrCat("BM_Gemm", precision_name, "/", name, pass_name),
                     [=](auto& state) { return RunLayer(state, layer, pass, precision); });
     };
     for (const auto& [pass_name, pass] :
          {std::pair("_forward", Pass::kForward), std::pair("_dx", Pass::kInputGradient),
           std::pair("_dw", Pass::kWeightGradient)}) {
-      product("Bf16", pass_name, pass, Precision::kBFloat16);
-      product("Fp32", pass_name, pass, Precision::kFloat32);
+      register_gemm("Bf16", pass_name, pass, Precision::kBFloat16);
+      register_gemm("Fp32", pass_name, pass, Precision::kFloat32);
     }
-    product("Tf32", "_forward", Pass::kForward, Precision::kTf32);
+    register_gemm("Tf32", "_forward", Pass::kForward, Precision::kTf32);
     for (const bool with_casts : {false, true}) {
       RegisterOnGpu(absl::StrCat(with_casts ? "BM_LinearFp8/" : "BM_GemmFp8/", name, "_forward"),
                     [=](auto& state) { return RunLayerFp8(state, layer, with_casts); });

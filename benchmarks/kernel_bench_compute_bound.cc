@@ -14,8 +14,7 @@
 
 namespace zeroth {
 
-absl::StatusOr<GemmArgs> LayerProduct(KernelBench& bench, const Layer& layer, Pass pass,
-                                      DType dtype) {
+absl::StatusOr<GemmArgs> LayerGemm(KernelBench& bench, const Layer& layer, Pass pass, DType dtype) {
   ZEROTH_ASSIGN_OR_RETURN(const Tensor x, bench.Values(Shape({layer.tokens, layer.in}), dtype));
   ZEROTH_ASSIGN_OR_RETURN(const Tensor y, bench.Values(Shape({layer.tokens, layer.out}), dtype));
   GemmArgs args;
