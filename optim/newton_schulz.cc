@@ -32,11 +32,11 @@ Matrix Block(const Tensor& tensor, int64_t stride, int64_t row, int64_t column, 
 }
 
 // One part of a matrix, with the buffers that its matmuls need.
-class Part {
+class PartIteration {
  public:
   // `s` and `s2` have room for square matrices of the smaller side.
-  Part(Kernels& kernels, const MuonMatrix& matrix, const MuonPart& part, const Tensor& s,
-       const Tensor& s2, const Tensor& norm_squared)
+  PartIteration(Kernels& kernels, const MuonMatrix& matrix, const MuonPart& part, const Tensor& s,
+                const Tensor& s2, const Tensor& norm_squared)
       : kernels_(kernels),
         stride_(matrix.columns),
         part_(part),
@@ -49,7 +49,7 @@ class Part {
   // Computes to = one step from `from`, times `scale`.
   absl::Status Step(const Tensor& from, const Tensor& to, bool normalises, float scale) {
     const Matrix x = Of(from);
-    ZEROTH_RETURN_IF_ERROR(LowerProduct(
+    ZEROTH_RETURN_IF_ERROR(LowerMatmul(
         [&](int64_t first, int64_t last, GemmArgs& args) {
           args.a = Strip(x, first, last);
           args.b = Strip(x, 0, last);
@@ -58,7 +58,7 @@ class Part {
         s_));
     if (normalises) ZEROTH_RETURN_IF_ERROR(kernels::MuonTrace(kernels_, s_, norm_squared_));
     ZEROTH_RETURN_IF_ERROR(kernels::MuonMirror(kernels_, s_));
-    ZEROTH_RETURN_IF_ERROR(LowerProduct(
+    ZEROTH_RETURN_IF_ERROR(LowerMatmul(
         [&](int64_t first, int64_t last, GemmArgs& args) {
           args.a = Block(s_, n_, first, 0, last - first, n_);
           args.b = Block(s_, n_, 0, 0, n_, last);
@@ -89,7 +89,7 @@ class Part {
   // Computes a symmetric matmul c on and below the diagonal. `operands` sets the operands of its
   // rows [first, last) and columns [0, last).
   template <typename Operands>
-  absl::Status LowerProduct(const Operands& operands, const Tensor& c) {
+  absl::Status LowerMatmul(const Operands& operands, const Tensor& c) {
     const int64_t strips = std::clamp(n_ / kLeastStripRows, int64_t{1}, kMostStrips);
     for (int64_t i = 0; i < strips; ++i) {
       const int64_t first = n_ * i / strips;
@@ -139,9 +139,9 @@ absl::StatusOr<Tensor> Orthogonalise(Kernels& kernels, const MuonMatrix& matrix,
     const bool is_last = step + 1 == steps;
     if (is_last && precision != DType::kFloat32) to = result;
     for (const MuonPart& part : matrix.parts) {
-      Part products(kernels, matrix, part, s, s2, norm_squared);
+      PartIteration iteration(kernels, matrix, part, s, s2, norm_squared);
       ZEROTH_RETURN_IF_ERROR(
-          products.Step(from, to, /*normalises=*/step == 0, is_last ? part.scale : 1.0f));
+          iteration.Step(from, to, /*normalises=*/step == 0, is_last ? part.scale : 1.0f));
     }
     std::swap(from, to);
   }

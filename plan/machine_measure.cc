@@ -95,8 +95,8 @@ absl::StatusOr<Tensor> RandomMatrix(Device& device, Kernels& kernels, int64_t si
 }
 
 // Makes matrices [size, size] on every rank; nullopt on all ranks if one has no memory for them.
-absl::StatusOr<std::optional<GemmArgs>> MakeProduct(Communicator& world, Device& device,
-                                                    Kernels& kernels, int64_t size, DType dtype) {
+absl::StatusOr<std::optional<GemmArgs>> MakeGemm(Communicator& world, Device& device,
+                                                 Kernels& kernels, int64_t size, DType dtype) {
   GemmArgs gemm;
   std::vector<double> lacking = {0};
   for (Matrix* matrix : {&gemm.a, &gemm.b, &gemm.c}) {
@@ -147,11 +147,11 @@ absl::StatusOr<double> AttentionSeconds(Communicator& world, Device& device, Ker
   return MedianSeconds(world, device, both, kRounds, 1);
 }
 
-// Sets attention_share, attention's rate relative to `products`, the matmul rate of all ranks
+// Sets attention_share, attention's rate relative to `matmul_rate`, the matmul rate of all ranks
 // together in `dtype`; and attention_keeps_scores. On a GPU, subtracts the time to read and write
 // attention's tensors at a rank's `bandwidth`.
 absl::Status MeasureAttention(Communicator& world, Device& device, Kernels& kernels, DType dtype,
-                              double products, double bandwidth, Machine& machine) {
+                              double matmul_rate, double bandwidth, Machine& machine) {
   // A shorter call would measure the overhead of launching, as with matmuls.
   constexpr double kLongEnough = 2e-3;
   constexpr int64_t kMostSequences = 256;
@@ -184,7 +184,7 @@ absl::Status MeasureAttention(Communicator& world, Device& device, Kernels& kern
         machine.is_gpu && allocator.stats()[kWorkspace].peak_bytes - before >= 2 * scores;
     if (seconds >= kLongEnough) break;
   }
-  machine.attention_share = std::min(1.0, rate / products);
+  machine.attention_share = std::min(1.0, rate / matmul_rate);
   return absl::OkStatus();
 }
 
@@ -310,7 +310,7 @@ absl::StatusOr<double> MeasureGemmRate(Communicator& world, Device& device, Kern
   double rate = 0;
   for (int64_t size = kProbe; size <= kLargest; size = std::max(kSmallest, 2 * size)) {
     ZEROTH_ASSIGN_OR_RETURN(const std::optional<GemmArgs> gemm,
-                            MakeProduct(world, device, kernels, size, dtype));
+                            MakeGemm(world, device, kernels, size, dtype));
     if (!gemm.has_value()) break;
     const auto multiply = [&] { return kernels::Gemm(kernels, *gemm); };
     ZEROTH_ASSIGN_OR_RETURN(double seconds, MedianSeconds(world, device, multiply, 3, 1));
@@ -318,10 +318,10 @@ absl::StatusOr<double> MeasureGemmRate(Communicator& world, Device& device, Kern
     if (size == kProbe && seconds < slow) continue;
     const bool is_last = seconds >= kLongEnough || size == kLargest;
     if (is_last && size != kProbe) {
-      const auto products = static_cast<int>(std::clamp(kRoundSeconds / seconds, 1.0, 100.0));
+      const auto matmuls = static_cast<int>(std::clamp(kRoundSeconds / seconds, 1.0, 100.0));
       const int rounds = static_cast<int>(
-          std::clamp<double>(kAllRoundsSeconds / (seconds * products), kFewestRounds, kMostRounds));
-      ZEROTH_ASSIGN_OR_RETURN(seconds, MedianSeconds(world, device, multiply, rounds, products));
+          std::clamp<double>(kAllRoundsSeconds / (seconds * matmuls), kFewestRounds, kMostRounds));
+      ZEROTH_ASSIGN_OR_RETURN(seconds, MedianSeconds(world, device, multiply, rounds, matmuls));
     }
     rate = 2 * std::pow(size, 3) * world.size() / seconds;
     if (is_last) break;

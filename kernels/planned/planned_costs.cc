@@ -194,7 +194,7 @@ KernelCost CostOf(const LinearCrossEntropyCall& call, const PlannedKernels& kern
   const int64_t chunk = kernels.is_gpu() ? on_gpu.chunk_rows
                                          : cpu::LinearCrossEntropyChunkRows(call.rows, call.vocab);
   const auto chunks = static_cast<double>((call.rows + chunk - 1) / chunk);
-  const int products = 1 + (call.dhidden != nullptr ? 1 : 0) + (call.dweight != nullptr ? 1 : 0);
+  const int matmuls = 1 + (call.dhidden != nullptr ? 1 : 0) + (call.dweight != nullptr ? 1 : 0);
   const int64_t words = kernels.is_gpu() ? on_gpu.words : call.vocab;
   const bool rounds_once = call.grad_dtype != DType::kFloat32 && chunk < call.rows;
   const bool sums_beside = call.dweight != nullptr && (rounds_once || words > call.vocab);
@@ -207,12 +207,12 @@ KernelCost CostOf(const LinearCrossEntropyCall& call, const PlannedKernels& kern
                             ? 2 * static_cast<double>(UnfusedLossBytes(call, *unfused))
                             : logits * (3.0 * kFloat + type);
   KernelCost cost;
-  cost.flops = products * MatmulFlops(call.rows, call.vocab, call.dim);
+  cost.flops = matmuls * MatmulFlops(call.rows, call.vocab, call.dim);
   cost.flops_per_second =
       kernels.FlopsPerSecond(call.dtype) * kernels.Fill(chunk, call.vocab, call.dim);
   cost.bytes = passed;
   cost.hides_memory = false;
-  cost.launches = static_cast<int>(chunks) * (products + 1);
+  cost.launches = static_cast<int>(chunks) * (matmuls + 1);
   cost.scratch = chunk * words * kFloat;
   if (sums_beside) cost.scratch += words * call.dim * kFloat;
   if (words > call.vocab) {
@@ -269,8 +269,8 @@ KernelCost CostOf(const Fp8GemmCall& call, const PlannedKernels& kernels, CallTe
 // 120 to 150 TFLOP/s.
 double GroupedFlopsPerSecond(DType dtype, const PlannedKernels& kernels) {
   constexpr double kReachedOnGpu = 140e12;
-  const double products = kernels.FlopsPerSecond(dtype);
-  return kernels.is_gpu() && AreOwn(kernels) ? std::min(products, kReachedOnGpu) : products;
+  const double gemm = kernels.FlopsPerSecond(dtype);
+  return kernels.is_gpu() && AreOwn(kernels) ? std::min(gemm, kReachedOnGpu) : gemm;
 }
 
 KernelCost CostOf(const GroupedGemmCall& call, const PlannedKernels& kernels, CallTensors tensors) {
