@@ -16,9 +16,9 @@
 namespace zeroth {
 namespace {
 
-// Reads a half; if `transposed`, [a, b] as [b, a].
-absl::StatusOr<std::vector<float>> ReadHalf(const WeightsSource& source, const std::string& name,
-                                            bool transposed) {
+// Reads A or B; if `transposed`, [a, b] as [b, a].
+absl::StatusOr<std::vector<float>> ReadMatrix(const WeightsSource& source, const std::string& name,
+                                              bool transposed) {
   ZEROTH_ASSIGN_OR_RETURN(const Shape shape, source.ShapeOf(name));
   ZEROTH_ASSIGN_OR_RETURN(std::vector<float> values, source.ReadAll(name, shape));
   if (!transposed) return values;
@@ -27,42 +27,42 @@ absl::StatusOr<std::vector<float>> ReadHalf(const WeightsSource& source, const s
 
 }  // namespace
 
-absl::Status MergedWeights::Check(const LowRankProduct& product) const {
-  ZEROTH_ASSIGN_OR_RETURN(const Shape weight, base_->ShapeOf(product.weight));
-  ZEROTH_ASSIGN_OR_RETURN(const Shape left, adapters_->ShapeOf(product.left));
-  ZEROTH_ASSIGN_OR_RETURN(const Shape right, adapters_->ShapeOf(product.right));
-  if (!product.magnitude.empty()) {
-    ZEROTH_ASSIGN_OR_RETURN(const Shape magnitude, adapters_->ShapeOf(product.magnitude));
-    const int outputs = product.outputs_are_columns ? 1 : 0;
+absl::Status MergedWeights::Check(const LoraDelta& delta) const {
+  ZEROTH_ASSIGN_OR_RETURN(const Shape weight, base_->ShapeOf(delta.weight));
+  ZEROTH_ASSIGN_OR_RETURN(const Shape left, adapters_->ShapeOf(delta.left));
+  ZEROTH_ASSIGN_OR_RETURN(const Shape right, adapters_->ShapeOf(delta.right));
+  if (!delta.magnitude.empty()) {
+    ZEROTH_ASSIGN_OR_RETURN(const Shape magnitude, adapters_->ShapeOf(delta.magnitude));
+    const int outputs = delta.outputs_are_columns ? 1 : 0;
     if (weight.rank() == 2 && magnitude != Shape({weight.dim(outputs)})) {
-      return InvalidArgument(adapters_->description(), ": \"", product.magnitude, "\" ",
-                             magnitude.ToString(), " does not go with \"", product.weight, "\" ",
+      return InvalidArgument(adapters_->description(), ": \"", delta.magnitude, "\" ",
+                             magnitude.ToString(), " does not go with \"", delta.weight, "\" ",
                              weight.ToString(), " of ", base_->description(),
                              "; was this adapter made for another model?");
     }
   }
-  const int inner = product.transposed ? 1 : 0;
+  const int inner = delta.transposed ? 1 : 0;
   const int outer = 1 - inner;
   if (weight.rank() == 2 && left.rank() == 2 && right.rank() == 2 &&
       left.dim(inner) == weight.dim(0) && right.dim(outer) == weight.dim(1) &&
       left.dim(outer) == right.dim(inner)) {
     return absl::OkStatus();
   }
-  return InvalidArgument(adapters_->description(), ": \"", product.left, "\" ", left.ToString(),
-                         " and \"", product.right, "\" ", right.ToString(), " do not go with \"",
-                         product.weight, "\" ", weight.ToString(), " of ", base_->description(),
+  return InvalidArgument(adapters_->description(), ": \"", delta.left, "\" ", left.ToString(),
+                         " and \"", delta.right, "\" ", right.ToString(), " do not go with \"",
+                         delta.weight, "\" ", weight.ToString(), " of ", base_->description(),
                          "; was this adapter made for another model?");
 }
 
 absl::StatusOr<std::shared_ptr<const MergedWeights>> MergedWeights::Create(
     std::shared_ptr<const WeightsSource> base, std::shared_ptr<const WeightsSource> adapters,
-    const std::vector<LowRankProduct>& products, double scale,
+    const std::vector<LoraDelta>& deltas, double scale,
     std::map<std::string, std::string, std::less<>> replaced) {
   std::shared_ptr<MergedWeights> merged(
       new MergedWeights(std::move(base), std::move(adapters), scale));
-  for (const LowRankProduct& product : products) {
-    ZEROTH_RETURN_IF_ERROR(merged->Check(product));
-    merged->products_[product.weight] = product;
+  for (const LoraDelta& delta : deltas) {
+    ZEROTH_RETURN_IF_ERROR(merged->Check(delta));
+    merged->deltas_[delta.weight] = delta;
   }
   for (const auto& [weight, name] : replaced) {
     ZEROTH_ASSIGN_OR_RETURN(const Shape old_shape, merged->base_->ShapeOf(weight));
@@ -75,37 +75,38 @@ absl::StatusOr<std::shared_ptr<const MergedWeights>> MergedWeights::Create(
   }
   merged->replaced_ = std::move(replaced);
   if (merged->base_ != merged->adapters_) return merged;
-  for (const LowRankProduct& product : products) {
-    merged->tensors_.erase(product.left);
-    merged->tensors_.erase(product.right);
-    if (!product.magnitude.empty()) merged->tensors_.erase(product.magnitude);
+  for (const LoraDelta& delta : deltas) {
+    merged->tensors_.erase(delta.left);
+    merged->tensors_.erase(delta.right);
+    if (!delta.magnitude.empty()) merged->tensors_.erase(delta.magnitude);
   }
   return merged;
 }
 
-absl::StatusOr<std::shared_ptr<const LowRankHalves>> MergedWeights::HalvesOf(
-    const LowRankProduct& product) const {
+absl::StatusOr<std::shared_ptr<const LoraMatrices>> MergedWeights::MatricesOf(
+    const LoraDelta& delta) const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (halves_ != nullptr && last_ == product.weight) return halves_;
-  auto halves = std::make_shared<LowRankHalves>();
-  ZEROTH_ASSIGN_OR_RETURN(halves->left, ReadHalf(*adapters_, product.left, product.transposed));
-  ZEROTH_ASSIGN_OR_RETURN(halves->right, ReadHalf(*adapters_, product.right, product.transposed));
-  const Shape& weight = base_->Find(product.weight)->shape;
-  halves->columns = weight.dim(1);
-  halves->rank = weight.dim(0) == 0 ? 0 : static_cast<int64_t>(halves->left.size()) / weight.dim(0);
-  if (!product.magnitude.empty()) {
-    ZEROTH_ASSIGN_OR_RETURN(const Shape shape, adapters_->ShapeOf(product.magnitude));
+  if (matrices_ != nullptr && last_ == delta.weight) return matrices_;
+  auto matrices = std::make_shared<LoraMatrices>();
+  ZEROTH_ASSIGN_OR_RETURN(matrices->left, ReadMatrix(*adapters_, delta.left, delta.transposed));
+  ZEROTH_ASSIGN_OR_RETURN(matrices->right, ReadMatrix(*adapters_, delta.right, delta.transposed));
+  const Shape& weight = base_->Find(delta.weight)->shape;
+  matrices->columns = weight.dim(1);
+  matrices->rank =
+      weight.dim(0) == 0 ? 0 : static_cast<int64_t>(matrices->left.size()) / weight.dim(0);
+  if (!delta.magnitude.empty()) {
+    ZEROTH_ASSIGN_OR_RETURN(const Shape shape, adapters_->ShapeOf(delta.magnitude));
     ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> magnitudes,
-                            adapters_->ReadAll(product.magnitude, shape));
-    ZEROTH_RETURN_IF_ERROR(halves->SetFactors(scale_, magnitudes, product.outputs_are_columns,
-                                              [&](int64_t begin, absl::Span<float> values) {
-                                                return base_->ReadElements(product.weight, begin,
-                                                                           values);
-                                              }));
+                            adapters_->ReadAll(delta.magnitude, shape));
+    ZEROTH_RETURN_IF_ERROR(matrices->SetFactors(scale_, magnitudes, delta.outputs_are_columns,
+                                                [&](int64_t begin, absl::Span<float> values) {
+                                                  return base_->ReadElements(delta.weight, begin,
+                                                                             values);
+                                                }));
   }
-  last_ = product.weight;
-  halves_ = std::move(halves);
-  return halves_;
+  last_ = delta.weight;
+  matrices_ = std::move(matrices);
+  return matrices_;
 }
 
 absl::Status MergedWeights::ReadElements(absl::string_view name, int64_t begin,
@@ -115,17 +116,17 @@ absl::Status MergedWeights::ReadElements(absl::string_view name, int64_t begin,
     return adapters_->ReadElements(other->second, begin, out);
   }
   ZEROTH_RETURN_IF_ERROR(base_->ReadElements(name, begin, out));
-  const auto product = products_.find(name);
-  if (product == products_.end() || out.empty()) return absl::OkStatus();
-  ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<const LowRankHalves> halves,
-                          HalvesOf(product->second));
-  halves->AddTo(scale_, begin, out);
+  const auto delta = deltas_.find(name);
+  if (delta == deltas_.end() || out.empty()) return absl::OkStatus();
+  ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<const LoraMatrices> matrices,
+                          MatricesOf(delta->second));
+  matrices->AddTo(scale_, begin, out);
   return absl::OkStatus();
 }
 
 template <typename F>
-void LowRankHalves::Visit(double scale, int64_t begin, absl::Span<const float> part,
-                          const F& visit) const {
+void LoraMatrices::Visit(double scale, int64_t begin, absl::Span<const float> part,
+                         const F& visit) const {
   if (part.empty()) return;
   std::vector<double> sums(static_cast<size_t>(columns));
   int64_t row = begin / columns;
@@ -147,13 +148,13 @@ void LowRankHalves::Visit(double scale, int64_t begin, absl::Span<const float> p
   }
 }
 
-void LowRankHalves::AddTo(double scale, int64_t begin, absl::Span<float> part) const {
+void LoraMatrices::AddTo(double scale, int64_t begin, absl::Span<float> part) const {
   Visit(scale, begin, part, [&](size_t i, size_t output, double value) {
     part[i] = static_cast<float>(factors.empty() ? value : value * factors[output]);
   });
 }
 
-absl::Status LowRankHalves::SetFactors(
+absl::Status LoraMatrices::SetFactors(
     double scale, absl::Span<const float> magnitudes, bool of_columns,
     const std::function<absl::Status(int64_t begin, absl::Span<float> values)>& read) {
   outputs_are_columns = of_columns;

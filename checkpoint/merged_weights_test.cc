@@ -98,10 +98,10 @@ TEST(MergedWeightsTest, MagnitudesAreTheNormsOfRowsOrColumns) {
   const double rows[2][2] = {{230, 251}, {242, 264}};
   for (const bool of_columns : {false, true}) {
     SCOPED_TRACE(of_columns);
-    LowRankProduct product{"w", "b", "a", false};
-    product.magnitude = "m";
-    product.outputs_are_columns = of_columns;
-    const auto merged = MergedWeights::Create(model, model, {product}, 1);
+    LoraDelta delta{"w", "b", "a", false};
+    delta.magnitude = "m";
+    delta.outputs_are_columns = of_columns;
+    const auto merged = MergedWeights::Create(model, model, {delta}, 1);
     ASSERT_TRUE(merged.ok()) << merged.status();
     EXPECT_THAT((*merged)->names(), ElementsAre("w"));
     for (int64_t i = 0; i < 4; ++i) {
@@ -113,13 +113,13 @@ TEST(MergedWeightsTest, MagnitudesAreTheNormsOfRowsOrColumns) {
       ASSERT_TRUE((*merged)->ReadElements("w", i, absl::MakeSpan(&value, 1)).ok());
       EXPECT_FLOAT_EQ(value, static_cast<float>(expected)) << i;
     }
-    product.magnitude = "a";  // [1, 2]
-    EXPECT_THAT(std::string(MergedWeights::Create(model, model, {product}, 1).status().message()),
+    delta.magnitude = "a";  // [1, 2]
+    EXPECT_THAT(std::string(MergedWeights::Create(model, model, {delta}, 1).status().message()),
                 HasSubstr("made for another model?"));
   }
 }
 
-TEST(MergedWeightsTest, HalvesInTheModelItselfAreNotWeights) {
+TEST(MergedWeightsTest, LoraMatricesInTheModelItselfAreNotWeights) {
   const TemporaryDirectory dir;
   const auto model =
       Write(dir.File("m"), {{"a", Shape({1, 2})}, {"b", Shape({2, 1})}, {"w", Shape({2, 2})}});

@@ -218,8 +218,8 @@ constexpr char kWeights[] = "adapter_model.safetensors";
 constexpr char kHead[] = "lm_head.weight";
 
 // A is [rank, in], B is [out, rank].
-absl::Status CheckHalf(const WeightsSource& weights, const std::string& name, int rank_dim,
-                       int64_t rank) {
+absl::Status CheckLoraMatrix(const WeightsSource& weights, const std::string& name, int rank_dim,
+                             int64_t rank) {
   ZEROTH_ASSIGN_OR_RETURN(const Shape shape, weights.ShapeOf(name));
   if (shape.rank() == 2 && shape.dim(rank_dim) == rank) return absl::OkStatus();
   return InvalidArgument(
@@ -259,8 +259,8 @@ absl::Status SetNames(const WeightsSource& weights, PeftAdapter& adapter) {
     layers.emplace(layer);
   }
   for (const std::string& layer : layers) {
-    ZEROTH_RETURN_IF_ERROR(CheckHalf(weights, PeftNameOfA(layer), 0, adapter.rank));
-    ZEROTH_RETURN_IF_ERROR(CheckHalf(weights, PeftNameOfB(layer), 1, adapter.rank));
+    ZEROTH_RETURN_IF_ERROR(CheckLoraMatrix(weights, PeftNameOfA(layer), 0, adapter.rank));
+    ZEROTH_RETURN_IF_ERROR(CheckLoraMatrix(weights, PeftNameOfB(layer), 1, adapter.rank));
     if (!adapter.dora) continue;
     const std::string name = PeftNameOfMagnitude(layer);
     ZEROTH_ASSIGN_OR_RETURN(const Shape magnitude, weights.ShapeOf(name));

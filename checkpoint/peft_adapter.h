@@ -29,7 +29,7 @@ struct PeftAdapter {
   int64_t rank = 0;
   double alpha = 0;
   bool rslora = false;  // rank-stabilized: the scale is alpha / sqrt(rank)
-  bool dora = false;    // each layer has magnitudes beside its halves
+  bool dora = false;    // each layer has magnitudes beside A and B
   double dropout = 0;   // of training; inference ignores it
   // True if the adapted weights are [in, out], as GPT-2's; all of them or none.
   bool fan_in_fan_out = false;
@@ -50,7 +50,7 @@ struct PeftAdapter {
   bool Saves(absl::string_view parameter) const;
   // The input embedding among `saved`; empty: none is.
   std::string SavedEmbedding() const;
-  // The factor of the product B A: alpha / rank, or alpha / sqrt(rank) with rslora.
+  // The factor of the delta B A: alpha / rank, or alpha / sqrt(rank) with rslora.
   double scale() const;
 };
 
@@ -71,14 +71,15 @@ absl::Status CheckSavedEmbedding(const PeftAdapter& adapter, bool head_is_tied,
 // The parts of the layers' names after the block's number, each once: "attn.c_attn".
 std::vector<std::string> PeftTargets(const PeftAdapter& adapter);
 
-// The suffixes after a layer's name for its two halves, here and in the trainer's checkpoints.
+// The suffixes after a layer's name for its LoRA matrices, here and in the trainer's checkpoints.
 inline constexpr absl::string_view kLoraA = ".lora_A";
 inline constexpr absl::string_view kLoraB = ".lora_B";
 // The suffix for its magnitudes, [out], as in PEFT's files.
 inline constexpr absl::string_view kLoraMagnitude = ".lora_magnitude_vector";
 
-// The names of a layer's two halves in adapter_model.safetensors. For any layout of the weight, A
-// is [rank, in] and B is [out, rank]. The adapter adds PeftAdapter::scale * B A, or its transpose.
+// The names of a layer's LoRA matrices in adapter_model.safetensors. For any layout of the weight,
+// A is [rank, in] and B is [out, rank]. The adapter adds PeftAdapter::scale * B A, or its
+// transpose.
 std::string PeftNameOfA(absl::string_view layer);
 std::string PeftNameOfB(absl::string_view layer);
 // The name of the layer's magnitudes in that file, with PeftAdapter::dora.
@@ -96,8 +97,8 @@ bool IsPeftDirectory(const std::string& path);
 // thread-safe; movable.
 class PeftDirectory {
  public:
-  // NotFound if one of the two files is missing. InvalidArgument if a tensor is neither a half of
-  // an adapter nor of a module to save, lacks its other half, or has another rank. Errors of
+  // NotFound if one of the two files is missing. InvalidArgument if a tensor is neither A or B of
+  // an adapter nor of a module to save, lacks the other of the two, or has another rank. Errors of
   // ParsePeftAdapter.
   static absl::StatusOr<PeftDirectory> Open(const std::string& path);
 
@@ -117,7 +118,7 @@ class PeftDirectory {
 // An adapter adds scale * left right to a weight [rows, columns], where left is [rows, rank] and
 // right is [rank, columns]. Both may be stored transposed. With magnitudes, each row, or column, of
 // the sum is then scaled such that its norm is its magnitude.
-struct LowRankProduct {
+struct LoraDelta {
   std::string weight;
   std::string left;
   std::string right;
@@ -126,8 +127,8 @@ struct LowRankProduct {
   bool outputs_are_columns = false;  // magnitudes are of columns, not rows
 };
 
-// The halves of an adapter: left is [rows, rank], right is [rank, columns].
-struct LowRankHalves {
+// The LoRA matrices of one weight: left is [rows, rank], right is [rank, columns].
+struct LoraMatrices {
   // Adds scale * left right to a part of a weight [rows, columns], from its element `begin` on, and
   // multiplies it by the factors. Sums over the rank are in float64, and rounded once together with
   // the weight.
@@ -152,16 +153,16 @@ struct LowRankHalves {
   void Visit(double scale, int64_t begin, absl::Span<const float> part, const F& visit) const;
 };
 
-// A model's weights with adapters added, computed as they are read. Holds the halves of one adapter
-// in memory. Thread-safe.
+// A model's weights with adapters added, computed as they are read. Holds the matrices of one
+// adapter in memory. Thread-safe.
 class MergedWeights final : public WeightsSource {
  public:
-  // `adapters` has the halves. It may be `base` itself; the halves are then not weights of the
+  // `adapters` has the LoRA matrices. It may be `base` itself; they are then not weights of the
   // merged model. `replaced` maps the names of weights to the tensors of `adapters` that replace
-  // them. NotFound or InvalidArgument if a weight or a half is missing or shapes do not match.
+  // them. NotFound or InvalidArgument if a weight or a matrix is missing or shapes do not match.
   static absl::StatusOr<std::shared_ptr<const MergedWeights>> Create(
       std::shared_ptr<const WeightsSource> base, std::shared_ptr<const WeightsSource> adapters,
-      const std::vector<LowRankProduct>& products, double scale,
+      const std::vector<LoraDelta>& deltas, double scale,
       std::map<std::string, std::string, std::less<>> replaced = {});
 
   absl::Status ReadElements(absl::string_view name, int64_t begin,
@@ -174,19 +175,18 @@ class MergedWeights final : public WeightsSource {
         base_(std::move(base)),
         adapters_(std::move(adapters)),
         scale_(scale) {}
-  absl::Status Check(const LowRankProduct& product) const;
-  absl::StatusOr<std::shared_ptr<const LowRankHalves>> HalvesOf(
-      const LowRankProduct& product) const;
+  absl::Status Check(const LoraDelta& delta) const;
+  absl::StatusOr<std::shared_ptr<const LoraMatrices>> MatricesOf(const LoraDelta& delta) const;
 
   const std::shared_ptr<const WeightsSource> base_;
   const std::shared_ptr<const WeightsSource> adapters_;
   const double scale_;
-  std::map<std::string, LowRankProduct, std::less<>> products_;  // by weight
+  std::map<std::string, LoraDelta, std::less<>> deltas_;  // by weight
   std::map<std::string, std::string, std::less<>> replaced_;
   mutable std::mutex mutex_;
-  // The halves of the last weight that was read, guarded. A weight is read piece by piece.
+  // The LoRA matrices of the last weight that was read, guarded. A weight is read piece by piece.
   mutable std::string last_;
-  mutable std::shared_ptr<const LowRankHalves> halves_;
+  mutable std::shared_ptr<const LoraMatrices> matrices_;
 };
 
 }  // namespace zeroth

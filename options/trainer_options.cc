@@ -98,9 +98,9 @@ TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline
   trainer.optimizer = options.optimizer;
   trainer.optimizer_options = options.optimizer_options();
   if (options.lora_b_lr_scale != 1) {
-    ParameterGroup& b_halves = trainer.parameter_groups.emplace_back();
-    b_halves.pattern = "*.lora_B";
-    b_halves.lr_scale = options.lora_b_lr_scale;
+    ParameterGroup& b_matrices = trainer.parameter_groups.emplace_back();
+    b_matrices.pattern = "*.lora_B";
+    b_matrices.lr_scale = options.lora_b_lr_scale;
   }
   trainer.clip_grad_norm = options.clip_grad_norm;
   trainer.loss_scaler = *options.loss_scaler();

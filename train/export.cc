@@ -68,21 +68,21 @@ class AdapterMerger {
     auto values = std::exchange(pending.values, {});
     const LoraAdapter& adapter = pending.adapter;
     const bool is_in_out = adapter.layout == WeightLayout::kInOut;
-    LowRankHalves halves;
-    halves.left = std::move(values[is_in_out ? adapter.a : adapter.b]);
-    halves.right = std::move(values[is_in_out ? adapter.b : adapter.a]);
-    halves.rank = adapter.a->global_shape().dim(is_in_out ? 1 : 0);
-    halves.columns = adapter.weight->global_shape().dim(1);
+    LoraMatrices matrices;
+    matrices.left = std::move(values[is_in_out ? adapter.a : adapter.b]);
+    matrices.right = std::move(values[is_in_out ? adapter.b : adapter.a]);
+    matrices.rank = adapter.a->global_shape().dim(is_in_out ? 1 : 0);
+    matrices.columns = adapter.weight->global_shape().dim(1);
     std::vector<float>& weight = values[adapter.weight];
     if (adapter.magnitude != nullptr) {
       ZEROTH_RETURN_IF_ERROR(
-          halves.SetFactors(adapter.options->scale(), values[adapter.magnitude], is_in_out,
-                            [&weight](int64_t begin, absl::Span<float> block) {
-                              std::copy_n(weight.begin() + begin, block.size(), block.begin());
-                              return absl::OkStatus();
-                            }));
+          matrices.SetFactors(adapter.options->scale(), values[adapter.magnitude], is_in_out,
+                              [&weight](int64_t begin, absl::Span<float> block) {
+                                std::copy_n(weight.begin() + begin, block.size(), block.begin());
+                                return absl::OkStatus();
+                              }));
     }
-    halves.AddTo(adapter.options->scale(), 0, absl::MakeSpan(weight));
+    matrices.AddTo(adapter.options->scale(), 0, absl::MakeSpan(weight));
     return sink_(*adapter.weight, weight);
   }
 
@@ -167,7 +167,7 @@ absl::StatusOr<Writer> StartWriting(const LanguageModel& model, const std::strin
   HfDirectoryOptions directory_options = options.directory;
   if (IsOfAdapters(options)) directory_options.max_shard_bytes = 0;  // PEFT reads a single file.
   const std::map<std::string, PeftTensor> of_adapters =
-      IsOfAdapters(options) ? PeftTensors(model) : PeftHalves(model);
+      IsOfAdapters(options) ? PeftAdapterTensors(model) : PeftLoraTensors(model);
   std::vector<TensorDeclaration> tensors;
   for (const Parameter* parameter : StoredParameters(model)) {
     const auto tensor = of_adapters.find(parameter->name());
@@ -217,7 +217,7 @@ absl::Status ExportModel(Trainer& trainer, const std::string& directory,
   const bool writes = trainer.world().rank() == 0;
   absl::StatusOr<Writer> writer = nullptr;
   if (writes) writer = StartWriting(trainer.model(), directory, options);
-  const std::map<std::string, PeftTensor> of_adapters = PeftTensors(trainer.model());
+  const std::map<std::string, PeftTensor> of_adapters = PeftAdapterTensors(trainer.model());
   AdapterMerger merger(trainer.model(),
                        [&](const Parameter& parameter, absl::Span<const float> values) {
                          return (*writer)->Write(parameter.name(), 0, values);

@@ -70,26 +70,26 @@ struct InitAdapter {
   std::map<std::string, PeftTensor> tensors;
 };
 
-std::map<std::string, PeftTensor> PeftHalves(const LanguageModel& model) {
-  std::map<std::string, PeftTensor> halves;
+std::map<std::string, PeftTensor> PeftLoraTensors(const LanguageModel& model) {
+  std::map<std::string, PeftTensor> tensors;
   for (const LoraAdapter& adapter : LoraAdapters(model)) {
     const std::string layer = adapter.layer();
     const bool transposed = adapter.layout == WeightLayout::kInOut;
     for (const auto& [parameter, name] :
          {std::pair(adapter.a, PeftNameOfA(layer)), std::pair(adapter.b, PeftNameOfB(layer))}) {
       const Shape& own = parameter->global_shape();
-      halves[parameter->name()] = {name, transposed ? Shape({own.dim(1), own.dim(0)}) : own,
-                                   transposed};
+      tensors[parameter->name()] = {name, transposed ? Shape({own.dim(1), own.dim(0)}) : own,
+                                    transposed};
     }
     if (adapter.magnitude == nullptr) continue;
-    halves[adapter.magnitude->name()] = {PeftNameOfMagnitude(layer),
-                                         adapter.magnitude->global_shape()};
+    tensors[adapter.magnitude->name()] = {PeftNameOfMagnitude(layer),
+                                          adapter.magnitude->global_shape()};
   }
-  return halves;
+  return tensors;
 }
 
-std::map<std::string, PeftTensor> PeftTensors(const LanguageModel& model) {
-  std::map<std::string, PeftTensor> tensors = PeftHalves(model);
+std::map<std::string, PeftTensor> PeftAdapterTensors(const LanguageModel& model) {
+  std::map<std::string, PeftTensor> tensors = PeftLoraTensors(model);
   for (const Parameter* parameter : SavedParameters(model)) {
     tensors[parameter->name()] = {PeftNameOfSaved(parameter->name()), parameter->global_shape()};
   }
@@ -101,7 +101,8 @@ namespace {
 absl::StatusOr<std::shared_ptr<const InitAdapter>> OpenInitAdapter(const std::string& path,
                                                                    const LanguageModel& model) {
   ZEROTH_ASSIGN_OR_RETURN(PeftDirectory opened, PeftDirectory::Open(path));
-  auto adapter = std::make_shared<InitAdapter>(InitAdapter{std::move(opened), PeftTensors(model)});
+  auto adapter =
+      std::make_shared<InitAdapter>(InitAdapter{std::move(opened), PeftAdapterTensors(model)});
   const WeightsSource& weights = *adapter->files.weights();
   const PeftAdapter& names = adapter->files.adapter();
   const bool head_is_tied = !model.scores() && model.head_weight().name() != "lm_head.weight";
@@ -136,7 +137,7 @@ absl::StatusOr<std::shared_ptr<const InitAdapter>> OpenInitAdapter(const std::st
 absl::Status ReadTensor(const WeightsSource& weights, const PeftTensor& tensor, int64_t begin,
                         absl::Span<float> out) {
   if (!tensor.transposed) return weights.ReadElements(tensor.name, begin, out);
-  // Halves of adapters are small, so reading all of one is cheap.
+  // LoRA matrices are small, so reading all of one is cheap.
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> values,
                           weights.ReadAll(tensor.name, tensor.shape));
   const std::vector<float> turned = Transposed(tensor.shape, values);
@@ -155,7 +156,7 @@ bool IsKnownExtra(const std::string& name) {
 // new tokens may be missing, and with `makes_head` the head.
 absl::Status CheckWeights(const WeightsSource& weights, const LanguageModel& model,
                           const GrownRows& grown, bool makes_head) {
-  const std::map<std::string, PeftTensor> optional = PeftHalves(model);
+  const std::map<std::string, PeftTensor> optional = PeftLoraTensors(model);
   std::vector<std::string> wrong;
   std::set<std::string> used;
   for (const Parameter* parameter : StoredParameters(model)) {

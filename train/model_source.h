@@ -43,9 +43,9 @@ struct PeftTensor {
 };
 // Returns the tensors of all adapters of `model` (A, B and DoRA's magnitudes), by the names of the
 // model's parameters.
-std::map<std::string, PeftTensor> PeftHalves(const LanguageModel& model);
-// Returns PeftHalves and the parameters that are trained in full beside the adapters.
-std::map<std::string, PeftTensor> PeftTensors(const LanguageModel& model);
+std::map<std::string, PeftTensor> PeftLoraTensors(const LanguageModel& model);
+// Returns PeftLoraTensors and the parameters that are trained in full beside the adapters.
+std::map<std::string, PeftTensor> PeftAdapterTensors(const LanguageModel& model);
 
 // If --new_tokens is set, returns all added tokens of the tokenizer at `path` after they are added
 // to it; otherwise an empty list. InvalidArgument if `path` is "", which means that there is no

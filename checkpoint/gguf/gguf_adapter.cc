@@ -27,8 +27,8 @@ constexpr char kAdapterTypeKey[] = "adapter.type";
 constexpr absl::string_view kLora = "lora";
 constexpr char kAlphaKey[] = "adapter.lora.alpha";
 constexpr char kActivationKey[] = "adapter.alora.invocation_tokens";
-constexpr char kHalfA[] = ".lora_a";
-constexpr char kHalfB[] = ".lora_b";
+constexpr char kGgufLoraA[] = ".lora_a";
+constexpr char kGgufLoraB[] = ".lora_b";
 constexpr char kWeight[] = ".weight";
 
 // The model as its GGUF file describes it.
@@ -47,9 +47,9 @@ absl::StatusOr<Base> BaseOf(const HfConfig& config) {
   return base;
 }
 
-// Only B has the weight's rows. PEFT stores the halves of a weight [out, in] even if the model
+// Only B has the weight's rows. PEFT stores A and B of a weight [out, in] even if the model
 // stores the weight transposed.
-GgufLayout LayoutOfHalf(GgufLayout weight, bool is_a) {
+GgufLayout LayoutOfLoraMatrix(GgufLayout weight, bool is_a) {
   const bool moves_rows = weight == GgufLayout::kQueryRows || weight == GgufLayout::kKeyRows;
   return moves_rows && !is_a ? weight : GgufLayout::kSame;
 }
@@ -92,7 +92,7 @@ bool IsGgufAdapter(const GgufFile& file) {
 
 absl::Status ConvertAdapterToGguf(const HfConfig& base_config, const PeftAdapter& adapter,
                                   const WeightsSource& weights,
-                                  const std::vector<TensorCopy>& halves, const std::string& path,
+                                  const std::vector<TensorCopy>& matrices, const std::string& path,
                                   std::optional<DType> dtype, const std::string& name) {
   ZEROTH_ASSIGN_OR_RETURN(const Base base, BaseOf(base_config));
   if (adapter.alpha == 0) {
@@ -102,29 +102,29 @@ absl::Status ConvertAdapterToGguf(const HfConfig& base_config, const PeftAdapter
   if (adapter.dora) {
     return Unimplemented(
         weights.description(),
-        ": a GGUF adapter has only low-rank halves, and DoRA's magnitudes are none; "
+        ": a GGUF adapter has only the matrices A and B, and DoRA's magnitudes are none; "
         "write the merged model instead (--lora_export=merged)");
   }
   if (!adapter.saved.empty()) {
     return Unimplemented(weights.description(), ": \"", adapter.saved.front(),
                          "\" is stored in full beside the adapters, and a GGUF adapter has only "
-                         "low-rank halves; write the merged model instead");
+                         "the matrices A and B; write the merged model instead");
   }
   std::vector<TensorCopy> copies;
-  for (size_t i = 0; i < halves.size(); ++i) {
+  for (size_t i = 0; i < matrices.size(); ++i) {
     const bool is_a = i % 2 == 0;
     auto renamed = GgufNameOf(base.naming, absl::StrCat(adapter.layers.at(i / 2), kWeight));
     if (renamed.ok() && renamed->has_value()) {
-      absl::StrAppend(&(*renamed)->name, is_a ? kHalfA : kHalfB);
-      (*renamed)->layout = LayoutOfHalf((*renamed)->layout, is_a);
+      absl::StrAppend(&(*renamed)->name, is_a ? kGgufLoraA : kGgufLoraB);
+      (*renamed)->layout = LayoutOfLoraMatrix((*renamed)->layout, is_a);
     }
     ZEROTH_ASSIGN_OR_RETURN(std::optional<TensorCopy> copy,
-                            GgufCopyOf(weights, halves[i].from, renamed, base.division,
+                            GgufCopyOf(weights, matrices[i].from, renamed, base.division,
                                        /*to_gguf=*/true, dtype));
     if (!copy) continue;
     // A model that stores its weights transposed (GPT-2) may also store A and B transposed; their
     // rows keep their order.
-    if (halves[i].relayout != Relayout::kNone) copy->relayout = halves[i].relayout;
+    if (matrices[i].relayout != Relayout::kNone) copy->relayout = matrices[i].relayout;
     copies.push_back(*std::move(copy));
   }
   SortAsInGguf(&copies);
@@ -154,16 +154,16 @@ absl::Status ConvertGgufToAdapter(const GgufFile& file, const HfConfig& base_con
   ZEROTH_RETURN_IF_ERROR(CheckAdapter(file, base));
   PeftAdapter adapter;
   adapter.base_model = base_path;
-  // How many halves each layer has.
+  // How many of A and B each layer has.
   std::map<std::string, int> layers;
   std::vector<TensorCopy> copies;
   for (const std::string& name : file.names()) {
     absl::string_view weight = name;
-    const bool is_a = absl::ConsumeSuffix(&weight, kHalfA);
-    if ((!is_a && !absl::ConsumeSuffix(&weight, kHalfB)) || !absl::EndsWith(weight, kWeight)) {
+    const bool is_a = absl::ConsumeSuffix(&weight, kGgufLoraA);
+    if ((!is_a && !absl::ConsumeSuffix(&weight, kGgufLoraB)) || !absl::EndsWith(weight, kWeight)) {
       return InvalidArgument(file.description(), ": tensor ", ShownInGguf(name),
-                             " is not half of an adapter of a matrix, expected NAME.weight", kHalfA,
-                             " or NAME.weight", kHalfB);
+                             " is not A or B of an adapter of a matrix, expected NAME.weight",
+                             kGgufLoraA, " or NAME.weight", kGgufLoraB);
     }
     ZEROTH_RETURN_IF_ERROR(SetRank(file, name, is_a, &adapter.rank));
     int64_t pieces = 1;
@@ -177,7 +177,7 @@ absl::Status ConvertGgufToAdapter(const GgufFile& file, const HfConfig& base_con
         if ((*renamed)->layout == GgufLayout::kTransposed) adapter.fan_in_fan_out = true;
         layer = std::string(absl::StripSuffix((*renamed)->name, kWeight));
         (*renamed)->name = is_a ? PeftNameOfA(layer) : PeftNameOfB(layer);
-        (*renamed)->layout = LayoutOfHalf((*renamed)->layout, is_a);
+        (*renamed)->layout = LayoutOfLoraMatrix((*renamed)->layout, is_a);
       }
       ZEROTH_ASSIGN_OR_RETURN(std::optional<TensorCopy> copy,
                               GgufCopyOf(file, name, renamed, base.division, /*to_gguf=*/false,
@@ -186,10 +186,10 @@ absl::Status ConvertGgufToAdapter(const GgufFile& file, const HfConfig& base_con
       copies.push_back(*std::move(copy));
     }
   }
-  for (const auto& [layer, halves] : layers) {
-    if (halves != 2) {
-      return InvalidArgument(file.description(), ": layer ", ShownInGguf(layer), " has ", halves,
-                             " of the two halves of an adapter");
+  for (const auto& [layer, matrices] : layers) {
+    if (matrices != 2) {
+      return InvalidArgument(file.description(), ": layer ", ShownInGguf(layer), " has ", matrices,
+                             " of the two matrices, A and B, of an adapter");
     }
     adapter.layers.push_back(layer);
   }

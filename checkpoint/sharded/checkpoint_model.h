@@ -19,7 +19,7 @@ bool IsCheckpoint(const std::string& path);
 // tokenizer files, and the parameters' values (state "param"). Each block is checked as it is read.
 struct CheckpointModel {
   HfDirectory model;
-  // The LoRA adapters' configuration, if the model has adapters. Their halves are the parameters
+  // The LoRA adapters' configuration, if the model has adapters. Their matrices are the parameters
   // LAYER.lora_A and LAYER.lora_B of `model`. With adapter.fan_in_fan_out A is [in, rank] and B is
   // [rank, out]; otherwise A is [rank, in] and B is [out, rank], as in PEFT.
   std::optional<PeftAdapter> adapter;

@@ -155,7 +155,7 @@ LoraLinear::LoraLinear(std::string name, const LinearOptions& options, const Lor
           prefix + "lora_B",
           in_out ? Shape({lora.rank, projection.out}) : Shape({projection.out, lora.rank}),
           Initializer::Zeros());
-      for (Parameter* half : {adapter.a, adapter.b}) half->set_matrix({in_out});
+      for (Parameter* matrix : {adapter.a, adapter.b}) matrix->set_matrix({in_out});
       if (lora.dora) {
         adapter.magnitude = AddParameter(prefix + "lora_magnitude_vector", Shape({projection.out}),
                                          Initializer::Zeros());
@@ -270,16 +270,16 @@ absl::Status InitialMagnitudes(
 }
 
 std::vector<Parameter*> SavedParameters(const Module& module) {
-  std::set<const Parameter*> halves;
+  std::set<const Parameter*> of_adapters;
   for (const LoraAdapter& adapter : LoraAdapters(module)) {
-    halves.insert(adapter.a);
-    halves.insert(adapter.b);
-    halves.insert(adapter.magnitude);
+    of_adapters.insert(adapter.a);
+    of_adapters.insert(adapter.b);
+    of_adapters.insert(adapter.magnitude);
   }
   std::vector<Parameter*> saved;
-  if (halves.empty()) return saved;
+  if (of_adapters.empty()) return saved;
   for (Parameter* parameter : module.Parameters()) {
-    if (parameter->requires_grad() && halves.count(parameter) == 0) saved.push_back(parameter);
+    if (parameter->requires_grad() && of_adapters.count(parameter) == 0) saved.push_back(parameter);
   }
   return saved;
 }

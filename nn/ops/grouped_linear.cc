@@ -93,19 +93,19 @@ absl::Status BlockMatmul(Context& context, const GroupedLinear& of, const Expert
                   weights.front()->name());
 }
 
-// Returns scale * in a (`transposed`), or the gradient of in a: scale * in b^T. A divided half's
+// Returns scale * in a (`transposed`), or the gradient of in a: scale * in b^T. A divided matrix's
 // matmuls are summed over ranks.
-absl::StatusOr<Tensor> BetweenHalves(Context& context, const GroupedLinear& of,
-                                     const ExpertWeights& half, const Matrix& in, DType dtype,
-                                     bool transposed) {
-  const std::vector<WeightBlock> blocks = BlocksOf(context, half);
+absl::StatusOr<Tensor> InnerActivations(Context& context, const GroupedLinear& of,
+                                        const ExpertWeights& matrix, const Matrix& in, DType dtype,
+                                        bool transposed) {
+  const std::vector<WeightBlock> blocks = BlocksOf(context, matrix);
   const auto compute_piece = [&](int piece, const Tensor& out) {
     const WeightBlock& block = blocks[static_cast<size_t>(piece)];
     const Matrix columns =
         transposed ? in.Columns(block.in, block.ins) : in.Columns(block.out, block.outs);
-    return BlockMatmul(context, of, half, block, columns, out, transposed, /*accumulate=*/false);
+    return BlockMatmul(context, of, matrix, block, columns, out, transposed, /*accumulate=*/false);
   };
-  const Parameter& first = *half.front();
+  const Parameter& first = *matrix.front();
   const Shape shape({of.x.dim(0), first.global_shape().dim(transposed ? 0 : 1)});
   Tensor result;
   if (IsDivided(first)) {
@@ -121,18 +121,18 @@ absl::StatusOr<Tensor> BetweenHalves(Context& context, const GroupedLinear& of,
   return result;
 }
 
-// Adds the matmul of `inner` with the other half to `out`, from `column` on. If `out` has a
+// Adds the matmul of `inner` with the other matrix to `out`, from `column` on. If `out` has a
 // summand for each piece of all ranks, the first of them gets it.
-absl::Status AddOuter(Context& context, const GroupedLinear& of, const ExpertWeights& half,
+absl::Status AddOuter(Context& context, const GroupedLinear& of, const ExpertWeights& matrix,
                       const Tensor& inner, const Tensor& out, int64_t column, bool in_pieces,
                       bool transposed) {
   if (in_pieces && context.tensor_ranks()->index() != 0) return absl::OkStatus();
   const Matrix sum = in_pieces ? Matrix(PieceOf(out, 0, of.x.dim(0))) : Matrix(out);
-  for (const WeightBlock& block : BlocksOf(context, half)) {
+  for (const WeightBlock& block : BlocksOf(context, matrix)) {
     const Matrix columns = transposed ? sum.Columns(column + block.out, block.outs)
                                       : sum.Columns(column + block.in, block.ins);
     ZEROTH_RETURN_IF_ERROR(
-        BlockMatmul(context, of, half, block, inner, columns, transposed, /*accumulate=*/true));
+        BlockMatmul(context, of, matrix, block, inner, columns, transposed, /*accumulate=*/true));
   }
   return absl::OkStatus();
 }
@@ -181,8 +181,8 @@ absl::Status Backward(Context& context, const GroupedLinear& of, const Tensor& d
     ZEROTH_RETURN_IF_ERROR(AddWeightGradients(context, weights, of.offsets, dy_part, of.x));
     if (b.empty()) continue;
     ZEROTH_RETURN_IF_ERROR(AddWeightGradients(context, b, of.offsets, dy_part, of.inner[i]));
-    ZEROTH_ASSIGN_OR_RETURN(dinner[i], BetweenHalves(context, of, b, dy_part, dy.dtype(),
-                                                     /*transposed=*/false));
+    ZEROTH_ASSIGN_OR_RETURN(dinner[i], InnerActivations(context, of, b, dy_part, dy.dtype(),
+                                                        /*transposed=*/false));
     ZEROTH_RETURN_IF_ERROR(AddWeightGradients(context, a, of.offsets, dinner[i], of.x));
   }
   return node == nullptr ? absl::OkStatus() : InputGradient(context, of, dy, dinner, *node);
@@ -228,8 +228,8 @@ absl::StatusOr<Value> GroupedLinearOp(Context& context, const Value& grouped, co
     ZEROTH_RETURN_IF_ERROR(ComputeOrReuseMatmul(context, {outputs}, /*is_read=*/true, multiply));
     Tensor inner;
     if (!a.empty()) {
-      ZEROTH_ASSIGN_OR_RETURN(inner, BetweenHalves(context, of, a, of.x, of.x.dtype(),
-                                                   /*transposed=*/true));
+      ZEROTH_ASSIGN_OR_RETURN(inner, InnerActivations(context, of, a, of.x, of.x.dtype(),
+                                                      /*transposed=*/true));
       ZEROTH_RETURN_IF_ERROR(
           AddOuter(context, of, b, inner, y, column, in_pieces, /*transposed=*/true));
     }

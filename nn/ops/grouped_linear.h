@@ -15,8 +15,8 @@ namespace zeroth {
 
 // One projection's weights [out, in] of all experts.
 using ExpertWeights = std::vector<Parameter*>;
-// A projection, and the halves of its LoRA adapters: a [rank, in] and b [out, rank] of each expert,
-// or none.
+// A projection, and the matrices of its LoRA adapters: a [rank, in] and b [out, rank] of each
+// expert, or none.
 struct ExpertProjection {
   ExpertWeights weights;
   ExpertWeights a = {};
@@ -26,7 +26,7 @@ struct ExpertProjection {
 // all projections, side by side, plus scale * (row a) b for adapters. If weights are divided by
 // outputs, the gradient of `grouped` is this rank's summand, which ScatterOp adds up. If they are
 // divided by depth (one projection only), the result is this rank's summand, which CombineOp adds
-// up. Adapters are divided as AddLowRankOp says; ranks sum the tensor between their halves.
+// up. Adapters are divided as AddLowRankOp says; ranks sum the tensor between A and B.
 absl::StatusOr<Value> GroupedLinearOp(Context& context, const Value& grouped, const Tensor& offsets,
                                       const std::vector<ExpertProjection>& projections,
                                       float scale = 1);

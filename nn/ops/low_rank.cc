@@ -79,15 +79,15 @@ absl::Status Forward(Context& context, const Matrix& x, const Parameter& weight,
                   weight.name());
 }
 
-// Returns scale * the matmul with `half`, which is summed over ranks if that is divided, for all
-// rows if the other half is divided.
-absl::StatusOr<Tensor> ScaledMatmul(Context& context, const Parameter& half, const Parameter& other,
-                                    float scale, const Shape& shape, DType dtype,
-                                    const ComputePiece& compute_piece) {
+// Returns scale * the matmul with `matrix`, which is summed over ranks if that is divided, for all
+// rows if the other matrix is divided.
+absl::StatusOr<Tensor> ScaledMatmul(Context& context, const Parameter& matrix,
+                                    const Parameter& other, float scale, const Shape& shape,
+                                    DType dtype, const ComputePiece& compute_piece) {
   Tensor result;
-  if (IsDivided(half)) {
+  if (IsDivided(matrix)) {
     ZEROTH_ASSIGN_OR_RETURN(
-        result, SumOfPiecesOverRanks(context, shape, dtype, half.name(), compute_piece));
+        result, SumOfPiecesOverRanks(context, shape, dtype, matrix.name(), compute_piece));
   } else {
     ZEROTH_ASSIGN_OR_RETURN(result, context.Empty(shape, dtype));
     ZEROTH_RETURN_IF_ERROR(compute_piece(/*piece=*/0, result));
@@ -120,32 +120,33 @@ absl::StatusOr<Tensor> InnerGradient(Context& context, const LowRankPart& part, 
   return ScaledMatmul(context, *part.b, *part.a, scale, shape, dy.dtype(), compute_piece);
 }
 
-// Adds to the gradient of a half, unless it is frozen. If `is_partial`, each rank computes it from
-// its own rows only, and ranks sum it.
-absl::Status HalfGradient(Context& context, Parameter& half, WeightLayout layout, const Matrix& x,
-                          const Matrix& dy, bool is_partial) {
-  ZEROTH_ASSIGN_OR_RETURN(const GradientPlace place, TakeGradientPlace(context, half, is_partial));
+// Adds to the gradient of a LoRA matrix, unless it is frozen. If `is_partial`, each rank computes
+// it from its own rows only, and ranks sum it.
+absl::Status LoraMatrixGradient(Context& context, Parameter& matrix, WeightLayout layout,
+                                const Matrix& x, const Matrix& dy, bool is_partial) {
+  ZEROTH_ASSIGN_OR_RETURN(const GradientPlace place,
+                          TakeGradientPlace(context, matrix, is_partial));
   if (!place.tensor.defined()) return absl::OkStatus();
   ZEROTH_RETURN_IF_ERROR(
-      WeightGradient(context, {&half}, layout, x, dy, place.tensor, place.accumulate));
-  return FinishGradient(context, half, place);
+      WeightGradient(context, {&matrix}, layout, x, dy, place.tensor, place.accumulate));
+  return FinishGradient(context, matrix, place);
 }
 
-// `inner` is the forward's scale * dropout(x) a. If the layer is divided, one half is divided as
-// the layer is. Every rank has all of the other half, but computes its gradient from its own rows
+// `inner` is the forward's scale * dropout(x) a. If the layer is divided, one matrix is divided as
+// the layer is. Every rank has all of the other matrix, but computes its gradient from its own rows
 // only if rows are shared.
 absl::Status Backward(Context& context, const LowRankPart& part, WeightLayout layout, float scale,
                       const std::optional<BasicArgs>& dropout, const Tensor& x,
                       GradientNode* x_node, const Tensor& inner, const Tensor& dy) {
   const Matrix dy_part = Matrix(dy).Columns(part.column, OutFeatures({part.b}, layout));
-  ZEROTH_RETURN_IF_ERROR(HalfGradient(context, *part.b, layout, inner, dy_part,
-                                      IsDivided(*part.a) && context.rows_are_shared()));
+  ZEROTH_RETURN_IF_ERROR(LoraMatrixGradient(context, *part.b, layout, inner, dy_part,
+                                            IsDivided(*part.a) && context.rows_are_shared()));
   ZEROTH_ASSIGN_OR_RETURN(const Tensor dinner,
                           InnerGradient(context, part, layout, scale, inner.shape(), dy));
   {
     ZEROTH_ASSIGN_OR_RETURN(const Tensor kept, Dropped(context, x, dropout));
-    ZEROTH_RETURN_IF_ERROR(HalfGradient(context, *part.a, layout, kept, dinner,
-                                        IsDivided(*part.b) && context.rows_are_shared()));
+    ZEROTH_RETURN_IF_ERROR(LoraMatrixGradient(context, *part.a, layout, kept, dinner,
+                                              IsDivided(*part.b) && context.rows_are_shared()));
   }
   if (x_node == nullptr) return absl::OkStatus();
   ZEROTH_ASSIGN_OR_RETURN(const NodeSlot slot, TakeGradient(context, *x_node, x));

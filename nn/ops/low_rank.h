@@ -30,7 +30,7 @@ struct LowRankPart {
 // columns.
 //
 // In a layer that is divided by outputs, b is divided; in one that is divided by depth, a is. The
-// other half is replicated, and ranks exchange x a, the tensor between the halves.
+// other matrix is replicated, and ranks exchange x a, the tensor between the two.
 absl::Status AddLowRankOp(Context& context, const Value& x, const Value& y,
                           absl::Span<const LowRankPart> parts, WeightLayout layout, float scale,
                           float dropout = 0);

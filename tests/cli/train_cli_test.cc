@@ -151,7 +151,7 @@ TEST(TrainCliTest, AdaptersAreTrainedAndMergedIntoAPlainModel) {
                         "--sample_tokens=0", "--out=" + again.string()}));
   ASSERT_EQ(merged.exit_code, 0) << merged.output;
   EXPECT_NEAR(Metrics(again)[0]["eval_loss"].get<double>(), adapted, 1e-5 * adapted);
-  // The learning rate of the second halves matters.
+  // The learning rate of the B matrices matters.
   const fs::path faster = Scratch() / "faster";
   const Outcome plus =
       RunTrainer(With(With(Reference(faster), evaluation),

@@ -52,7 +52,7 @@ TEST(SilentCorruptionTest, NeverMeansNever) {
 }
 
 // Tensor ranks compute on the same data: norms, the biases of row-parallel layers and the undivided
-// halves of adapters are the same on all of them.
+// matrices of adapters are the same on all of them.
 TEST(SilentCorruptionTest, RanksThatShareLayersAreCompared) {
   const Flags divided = {"--strategy=full_shard", "--tensor_parallel=4", "--check_replicas_every=1",
                          "--overwrite"};

@@ -278,7 +278,7 @@ TEST_P(LoraModelTest, StrategiesGiveTheSameBitsIn16BitsToo) {
   }
 }
 
-// The halves of an adapter are thin matrices of blocks.
+// A and B of an adapter are thin matrices of blocks.
 TEST_P(LoraModelTest, MuonTrainsThemWithTheSameBits) {
   const absl::StatusOr<NamedValues> file = TinyWeights(model());
   ASSERT_TRUE(file.ok()) << file.status();
@@ -444,15 +444,15 @@ TEST_P(LoraModelTest, FrozenWeightsCostNoGradientsNoMomentsAndNoTraffic) {
   const absl::StatusOr<Trained> trained = TrainAdapters(setup);
   ASSERT_TRUE(trained.ok()) << trained.status();
   int64_t adapters = 0;
-  int64_t halves = 0;
+  int64_t matrices = 0;
   for (const auto& [name, values] : trained->weights) {
     if (!IsAdapter(name)) continue;
     adapters += static_cast<int64_t>(values.size());
-    ++halves;
+    ++matrices;
   }
-  // Each half starts on a line of 16 floats, and a unit's end is rounded up to both ranks' lines.
+  // Each matrix starts on a line of 16 floats, and a unit's end is rounded up to both ranks' lines.
   constexpr int64_t kLine = 16;
-  const int64_t most = adapters + halves * kLine + 4 * 2 * kLine;
+  const int64_t most = adapters + matrices * kLine + 4 * 2 * kLine;
   const absl::StatusOr<Costs> costs = CostsOfASecondStep(setup);
   ASSERT_TRUE(costs.ok()) << costs.status();
   const int64_t float_bytes = 4;
@@ -477,7 +477,7 @@ TEST_P(LoraModelTest, TargetsChooseWhatIsTrained) {
   const char* target = in_out() ? "attn.c_proj" : "v_proj";
   const absl::StatusOr<Gradients> found = FirstGradients(Adapted(model(), {target}), nullptr);
   ASSERT_TRUE(found.ok()) << found.status();
-  EXPECT_EQ(found->gradients.size(), 2 * blocks());  // two halves in each
+  EXPECT_EQ(found->gradients.size(), 2 * blocks());  // two matrices in each
   for (const auto& [name, gradient] : found->gradients) {
     EXPECT_TRUE(absl::StrContains(name, absl::StrCat(target, ".lora_"))) << name;
   }

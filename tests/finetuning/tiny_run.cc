@@ -162,7 +162,7 @@ absl::StatusOr<NamedValues> PeftFile(const std::string& path) {
 }
 
 NamedValues AsPeft(const LanguageModel& model, const NamedValues& values) {
-  const std::map<std::string, PeftTensor> tensors = PeftTensors(model);
+  const std::map<std::string, PeftTensor> tensors = PeftAdapterTensors(model);
   NamedValues stored;
   for (const Parameter* parameter : model.Parameters()) {
     const auto tensor = tensors.find(parameter->name());

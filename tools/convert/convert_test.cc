@@ -163,7 +163,7 @@ TEST(ConvertTest, SaysWhatIsWrongWithTheOptions) {
 }
 
 // Writes PEFT's directory of an adapter of rank 3 and alpha 5 for these layers of a model, with
-// random halves.
+// random matrices.
 void WriteAdapter(const std::string& path, const HfDirectory& base,
                   const std::vector<std::string>& layers, bool rslora = false) {
   const bool is_gpt2 = *base.config().GetString("model_type") == "gpt2";
@@ -248,12 +248,12 @@ TEST(ConvertTest, AGgufAdapterMakesTheMergedModelOfTheBase) {
     EXPECT_EQ(*(*adapter)->metadata().GetDouble("adapter.lora.alpha"), static_cast<float>(alpha));
     EXPECT_EQ(*(*adapter)->metadata().GetString("general.architecture"),
               *(*base)->metadata().GetString("general.architecture"));
-    size_t halves = 0;
+    size_t matrices = 0;
     for (const std::string& name : (*base)->names()) {
       std::vector<float> expected = ReadAll(**base, name);
       const SafetensorsEntry* const a_entry = (*adapter)->Find(name + ".lora_a");
       if (a_entry != nullptr) {
-        halves += 2;
+        matrices += 2;
         const std::vector<float> a = ReadAll(**adapter, name + ".lora_a");
         const std::vector<float> b = ReadAll(**adapter, name + ".lora_b");
         const Shape& shape = (*base)->Find(name)->shape;
@@ -272,7 +272,7 @@ TEST(ConvertTest, AGgufAdapterMakesTheMergedModelOfTheBase) {
       ASSERT_EQ(found.size(), expected.size());
       for (size_t i = 0; i < found.size(); ++i) ASSERT_NEAR(found[i], expected[i], 1e-6) << name;
     }
-    EXPECT_EQ(halves, (*adapter)->names().size());
+    EXPECT_EQ(matrices, (*adapter)->names().size());
 
     // And back, bit for bit.
     options = Options(dir.File("adapter.gguf"), dir.File("back"));
@@ -354,12 +354,12 @@ TEST(ConvertTest, SaysWhatIsWrongWithAGgufAdapter) {
   ASSERT_TRUE(peft.ok()) << peft.status();
   EXPECT_EQ(peft->adapter().alpha, 2) << "llama.cpp's scale for no alpha is 1";
   EXPECT_THAT(written("control", {a, b}, 4), HasSubstr("an adapter of type \"control\""));
-  EXPECT_THAT(written("lora", {a}, 4), HasSubstr("has 1 of the two halves"));
+  EXPECT_THAT(written("lora", {a}, 4), HasSubstr("has 1 of the two matrices"));
   EXPECT_THAT(written("lora", {a, {q + ".lora_b", fp32, {60, 3}}}, 4),
               HasSubstr("with the rank of the other tensors, 2"));
-  EXPECT_THAT(written("lora", {{q, fp32, {60, 60}}}, 4), HasSubstr("is not half of an adapter"));
+  EXPECT_THAT(written("lora", {{q, fp32, {60, 60}}}, 4), HasSubstr("is not A or B of an adapter"));
   EXPECT_THAT(written("lora", {{"blk.0.attn_norm.bias.lora_a", fp32, {2, 60}}}, 4),
-              HasSubstr("is not half of an adapter"));
+              HasSubstr("is not A or B of an adapter"));
   EXPECT_THAT(written("lora", {{"blk.0.attn_z.weight.lora_a", fp32, {2, 60}}}, 4),
               HasSubstr("blk.0.attn_z.weight"));
   EXPECT_THAT(written("lora", {{a.name, fp32, {60}}}, 4), HasSubstr("expected [rank, in]"));

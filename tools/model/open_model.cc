@@ -32,16 +32,16 @@ bool IsConv1D(const HfConfig& config, absl::string_view layer) {
   return type != config.json().end() && *type == "gpt2" && absl::StrContains(layer, ".c_");
 }
 
-// Returns the product of a layer's adapter matrices of these names. `in_out`: the weight is [in,
+// Returns the delta of a layer's adapter matrices of these names. `in_out`: the weight is [in,
 // out].
-LowRankProduct ProductOf(bool in_out, std::string weight, std::string a, std::string b) {
-  LowRankProduct product;
-  product.weight = std::move(weight);
-  product.left = std::move(b);
-  product.right = std::move(a);
-  if (in_out) std::swap(product.left, product.right);
-  product.outputs_are_columns = in_out;
-  return product;
+LoraDelta DeltaOf(bool in_out, std::string weight, std::string a, std::string b) {
+  LoraDelta delta;
+  delta.weight = std::move(weight);
+  delta.left = std::move(b);
+  delta.right = std::move(a);
+  if (in_out) std::swap(delta.left, delta.right);
+  delta.outputs_are_columns = in_out;
+  return delta;
 }
 
 absl::StatusOr<HfDirectory> OpenCheckpoint(const std::string& path) {
@@ -54,16 +54,16 @@ absl::StatusOr<HfDirectory> OpenCheckpoint(const std::string& path) {
                          "when a run ends; use the run's final/, resume it with --steps of the "
                          "checkpoint, or use the adapter alone (--lora_export=adapter)");
   }
-  std::vector<LowRankProduct> products;
+  std::vector<LoraDelta> deltas;
   for (const std::string& layer : checkpoint.adapter->layers) {
-    products.push_back(ProductOf(checkpoint.adapter->fan_in_fan_out, absl::StrCat(layer, ".weight"),
-                                 absl::StrCat(layer, kLoraA), absl::StrCat(layer, kLoraB)));
-    if (checkpoint.adapter->dora) products.back().magnitude = absl::StrCat(layer, kLoraMagnitude);
+    deltas.push_back(DeltaOf(checkpoint.adapter->fan_in_fan_out, absl::StrCat(layer, ".weight"),
+                             absl::StrCat(layer, kLoraA), absl::StrCat(layer, kLoraB)));
+    if (checkpoint.adapter->dora) deltas.back().magnitude = absl::StrCat(layer, kLoraMagnitude);
   }
   const std::shared_ptr<const WeightsSource>& weights = checkpoint.model.shared_weights();
   ZEROTH_ASSIGN_OR_RETURN(
       std::shared_ptr<const WeightsSource> merged,
-      MergedWeights::Create(weights, weights, products, checkpoint.adapter->scale()));
+      MergedWeights::Create(weights, weights, deltas, checkpoint.adapter->scale()));
   return HfDirectory(path, checkpoint.model.config(), std::move(merged));
 }
 
@@ -91,13 +91,13 @@ absl::StatusOr<HfDirectory> OpenAdapted(const std::string& path, std::string bas
                                             " was made for this model; give --base=DIRECTORY "
                                             "if it is elsewhere"));
   }
-  std::vector<LowRankProduct> products;
+  std::vector<LoraDelta> deltas;
   for (const std::string& layer : adapter.adapter().layers) {
     const bool in_out = IsConv1D(base->config(), layer);
-    products.push_back(ProductOf(in_out, base->weights().StoredName(layer + ".weight"),
-                                 PeftNameOfA(layer), PeftNameOfB(layer)));
-    products.back().transposed = in_out;
-    if (adapter.adapter().dora) products.back().magnitude = PeftNameOfMagnitude(layer);
+    deltas.push_back(DeltaOf(in_out, base->weights().StoredName(layer + ".weight"),
+                             PeftNameOfA(layer), PeftNameOfB(layer)));
+    deltas.back().transposed = in_out;
+    if (adapter.adapter().dora) deltas.back().magnitude = PeftNameOfMagnitude(layer);
   }
   std::map<std::string, std::string, std::less<>> replaced;
   for (const std::string& parameter : adapter.adapter().saved) {
@@ -112,7 +112,7 @@ absl::StatusOr<HfDirectory> OpenAdapted(const std::string& path, std::string bas
     replaced[kHead] = PeftNameOfSaved(embedding);
   }
   ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<const WeightsSource> merged,
-                          MergedWeights::Create(base->shared_weights(), adapter.weights(), products,
+                          MergedWeights::Create(base->shared_weights(), adapter.weights(), deltas,
                                                 adapter.adapter().scale(), std::move(replaced)));
   HfDirectory model(base->path(), base->config(), std::move(merged));
   // The adapter may have been trained with another chat template, or more tokens, than the base.
