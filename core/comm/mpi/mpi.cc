@@ -142,7 +142,7 @@ absl::Status CheckWorldSize(const LaunchOptions& options, const mpi::Engine& eng
 
 // The message with rank 0's address. All ranks use a fixed length, because a receiver does not know
 // the text's. The first byte says whether an address or an error follows, padded by zeros.
-using Letter = std::array<char, 1024>;
+using AddressMessage = std::array<char, 1024>;
 constexpr char kAddress = 'a';
 constexpr char kError = 'e';
 
@@ -151,17 +151,17 @@ absl::Duration StartTimeout(const LaunchOptions& options) {
   return std::max(options.timeout, absl::Minutes(1));
 }
 
-Letter Write(const absl::StatusOr<std::string>& own) {
+AddressMessage EncodeAddress(const absl::StatusOr<std::string>& own) {
   const std::string text = own.ok() ? *own : std::string(own.status().message());
-  Letter letter{};
-  letter[0] = own.ok() ? kAddress : kError;
-  std::memcpy(letter.data() + 1, text.data(), std::min(text.size(), letter.size() - 2));
-  return letter;
+  AddressMessage message{};
+  message[0] = own.ok() ? kAddress : kError;
+  std::memcpy(message.data() + 1, text.data(), std::min(text.size(), message.size() - 2));
+  return message;
 }
 
-absl::StatusOr<std::string> Read(const Letter& letter) {
-  const std::string text(letter.data() + 1);
-  if (letter[0] == kAddress) return text;
+absl::StatusOr<std::string> DecodeAddress(const AddressMessage& message) {
+  const std::string text(message.data() + 1);
+  if (message[0] == kAddress) return text;
   return absl::UnavailableError(absl::StrCat("rank 0 failed: ", text));
 }
 
@@ -186,16 +186,16 @@ absl::StatusOr<std::string> ExchangeAddress(const ProcessEnvironment& environmen
                                             const LaunchOptions& options) {
   ZEROTH_ASSIGN_OR_RETURN(mpi::Engine* const engine, mpi::Engine::Get(StartTimeout(options)));
   ZEROTH_RETURN_IF_ERROR(CheckRanks(*engine, environment));
-  Letter letter{};
+  AddressMessage message{};
   std::vector<mpi::Message> messages;
-  const auto bytes = static_cast<int64_t>(letter.size());
+  const auto bytes = static_cast<int64_t>(message.size());
   if (engine->rank() == 0) {
-    letter = Write(own);
+    message = EncodeAddress(own);
     for (int peer = 1; peer < engine->size(); ++peer) {
-      messages.push_back({mpi::Message::Way::kSend, peer, letter.data(), bytes});
+      messages.push_back({mpi::Message::Way::kSend, peer, message.data(), bytes});
     }
   } else {
-    messages.push_back({mpi::Message::Way::kReceive, 0, letter.data(), bytes});
+    messages.push_back({mpi::Message::Way::kReceive, 0, message.data(), bytes});
   }
   const absl::Duration most = StartTimeout(options);
   const auto begin = std::chrono::steady_clock::now();
@@ -219,7 +219,7 @@ absl::StatusOr<std::string> ExchangeAddress(const ProcessEnvironment& environmen
   ZEROTH_RETURN_IF_ERROR(engine->StatusOf(*exchange));
   engine->SetInOrder(true);
   if (engine->rank() == 0) return own;
-  return Read(letter);
+  return DecodeAddress(message);
 }
 
 // Gets the ranks from MPI, for a process that no known launcher has started.

@@ -152,34 +152,34 @@ void CoordinatorWorld::Meet(Group& group, int rank, std::string value) {
 }
 
 void CoordinatorWorld::Leave(Group& group, int rank) {
-  for (Watched* watched : group.watched()) watched->ledger.LeaveLocked(rank);
+  for (TimedLedger* timed : group.ledgers()) timed->ledger.LeaveLocked(rank);
   if (group.id == kWorldGroup || !group.calls.ledger.AllLeftLocked()) return;
   Announce(group);
   left_.push_back(std::move(groups_[group.id]));
   --group_count_;
 }
 
-absl::StatusOr<bool> CoordinatorWorld::Arrive(Watched& watched, int rank, SharedCall call) {
-  const uint64_t before = watched.ledger.completed();
-  ZEROTH_RETURN_IF_ERROR(watched.ledger.ArriveLocked(rank, std::move(call)));
-  const bool completes = watched.ledger.completed() != before;
+absl::StatusOr<bool> CoordinatorWorld::Arrive(TimedLedger& timed, int rank, SharedCall call) {
+  const uint64_t before = timed.ledger.completed();
+  ZEROTH_RETURN_IF_ERROR(timed.ledger.ArriveLocked(rank, std::move(call)));
+  const bool completes = timed.ledger.completed() != before;
   if (completes) {
-    watched.since.reset();
-  } else if (!watched.since.has_value()) {
-    watched.since = Clock::now();
+    timed.since.reset();
+  } else if (!timed.since.has_value()) {
+    timed.since = Clock::now();
     // Later waits time out later.
-    if (!no_timeout_before_.has_value()) no_timeout_before_ = *watched.since + limit_;
+    if (!no_timeout_before_.has_value()) no_timeout_before_ = *timed.since + limit_;
   }
   return completes;
 }
 
-bool CoordinatorWorld::ArriveOnHost(Watched& watched, absl::string_view operation, int rank) {
+bool CoordinatorWorld::ArriveOnHost(TimedLedger& timed, absl::string_view operation, int rank) {
   CollectiveCall call;
   call.operation = operation;
-  const absl::StatusOr<uint64_t> index = watched.ledger.IssueLocked(rank);
+  const absl::StatusOr<uint64_t> index = timed.ledger.IssueLocked(rank);
   if (!index.ok()) return false;
   call.index = *index;
-  return Arrive(watched, rank, std::make_shared<const CollectiveCall>(std::move(call)))
+  return Arrive(timed, rank, std::make_shared<const CollectiveCall>(std::move(call)))
       .value_or(false);
 }
 

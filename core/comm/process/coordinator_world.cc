@@ -209,11 +209,11 @@ void CoordinatorWorld::TimeOutWaits(Clock::time_point now) {
   no_timeout_before_.reset();
   for (const std::unique_ptr<Group>& group : groups_) {
     if (group == nullptr) continue;
-    for (Watched* watched : group->watched()) {
-      if (!watched->since.has_value()) continue;
-      const Clock::time_point end = *watched->since + limit_;
+    for (TimedLedger* timed : group->ledgers()) {
+      if (!timed->since.has_value()) continue;
+      const Clock::time_point end = *timed->since + limit_;
       if (end <= now) {
-        watched->ledger.TimeOutLocked(watched->ledger.first_to_arrive());
+        timed->ledger.TimeOutLocked(timed->ledger.first_to_arrive());
       } else {
         no_timeout_before_ = std::min(end, no_timeout_before_.value_or(end));
       }

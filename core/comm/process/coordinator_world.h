@@ -68,7 +68,7 @@ class CoordinatorWorld {
 
  private:
   // A ledger, and since when a rank waits in it.
-  struct Watched {
+  struct TimedLedger {
     CallLedger ledger;
     std::optional<Clock::time_point> since = std::nullopt;
   };
@@ -78,10 +78,10 @@ class CoordinatorWorld {
     const uint32_t id;
     const std::shared_ptr<const std::string> name;
     const std::vector<int> world_ranks;
-    Watched calls;
-    Watched splits;
-    Watched meetings;
-    std::array<Watched*, 3> watched() { return {&calls, &splits, &meetings}; }
+    TimedLedger calls;
+    TimedLedger splits;
+    TimedLedger meetings;
+    std::array<TimedLedger*, 3> ledgers() { return {&calls, &splits, &meetings}; }
     // By rank: calls that were posted early. They arrive when the rank's earlier calls are
     // complete.
     std::vector<std::deque<SharedCall>> ahead;
@@ -111,9 +111,9 @@ class CoordinatorWorld {
   void Leave(Group& group, int rank);
   // Records that `rank` makes its next call. Returns whether that completes the call on all ranks,
   // or the world's error.
-  absl::StatusOr<bool> Arrive(Watched& watched, int rank, SharedCall call);
+  absl::StatusOr<bool> Arrive(TimedLedger& timed, int rank, SharedCall call);
   // Like Arrive, for a call that the rank waits for on the host.
-  bool ArriveOnHost(Watched& watched, absl::string_view operation, int rank);
+  bool ArriveOnHost(TimedLedger& timed, absl::string_view operation, int rank);
   // Tells the group's ranks how many calls are agreed: when output is taken if a rank waits for it,
   // otherwise within kPutOffTime.
   void AnnounceLater(Group& group);

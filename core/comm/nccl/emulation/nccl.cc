@@ -257,19 +257,20 @@ class Places {
       return reinterpret_cast<char*>(&all_[static_cast<size_t>(rank)]);
     };
     return Exchange(
-        shared, sizeof(Told), [&](int) { return at(shared.rank); }, at);
+        shared, sizeof(PlaceMessage), [&](int) { return at(shared.rank); }, at);
   }
   // True if all ranks at this call pass the same window and offset. Ignores ranks elsewhere.
   bool Match() const {
-    return std::all_of(all_.begin(), all_.end(), [&](const Told& told) {
-      const Told& own = all_[rank_];
-      return told.magic != kMagic || (told.window == own.window && told.offset == own.offset);
+    return std::all_of(all_.begin(), all_.end(), [&](const PlaceMessage& message) {
+      const PlaceMessage& own = all_[rank_];
+      return message.magic != kMagic ||
+             (message.window == own.window && message.offset == own.offset);
     });
   }
 
  private:
   static constexpr uint64_t kMagic = 0x5a65726f57696e64;
-  struct Told {
+  struct PlaceMessage {
     uint64_t magic = 0;
     uint64_t window = 0;  // 0: none
     uint64_t offset = 0;
@@ -278,7 +279,7 @@ class Places {
     return place.window == nullptr ? 0 : place.window->number;
   }
 
-  std::vector<Told> all_;
+  std::vector<PlaceMessage> all_;
   const size_t rank_;
   std::vector<std::shared_ptr<ncclWindow_vidmem>> used_;
 };
