@@ -55,8 +55,8 @@ class TensorGroup final : public TensorRanks {
   }
 
   absl::Status Run(Exchange exchange, const Tensor& send, const Tensor& recv,
-                   absl::string_view label, const Beside& beside) override {
-    if (size() == 1) return beside == nullptr ? absl::OkStatus() : beside();
+                   absl::string_view label, const OverlappedWork& overlapped) override {
+    if (size() == 1) return overlapped == nullptr ? absl::OkStatus() : overlapped();
     ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Event> computed, compute_.Record());
     ZEROTH_RETURN_IF_ERROR(stream_->Wait(computed));
     absl::Status status = Enqueue(exchange, send, recv, label);
@@ -67,8 +67,8 @@ class TensorGroup final : public TensorRanks {
                             : exchange == Exchange::kGather ? CollectiveOp::kAllGather
                                                             : CollectiveOp::kReduceScatter;
     const std::string name = absl::StrCat(CollectiveOpName(op), " ", label);
-    if (beside != nullptr && status.ok()) {
-      status = Timed(timeline_, compute_, "beside", name, beside);
+    if (overlapped != nullptr && status.ok()) {
+      status = Timed(timeline_, compute_, "beside", name, overlapped);
     }
     // Waits even after an error: the collective uses memory that the compute stream may reuse.
     status.Update(

@@ -119,13 +119,13 @@ class Module {
 
   // True in a recomputed forward if backward does not read this module's result, so that its body
   // may skip its last operation. Calling this is optional: other modules compute the result.
-  bool LeavesOutResult(const Context& context) const {
+  bool MaySkipResult(const Context& context) const {
     return context.unread_result() == this && context.recording();
   }
   // Declares, while the returned object exists, that `child`'s result is the result of this
   // module's body, so that `child` may skip it as well. Call this around the child's forward, and
   // only if nothing but the caller reads the child's result, or only an AddOp that makes this
-  // module's result and gets !LeavesOutResult(context) as `is_read`.
+  // module's result and gets !MaySkipResult(context) as `is_read`.
   ScopedValue<const Module*> MakesResult(Context& context, const Module& child) const {
     const bool is_unread = context.unread_result() == this && !child.CastsOutput();
     return context.UseUnreadResult(is_unread ? &child : nullptr);

@@ -46,7 +46,7 @@ class TensorRanks {
  public:
   // Enqueues work on the compute stream that overlaps the collective. It must not read the
   // collective's result, nor write its input. nullptr: there is no such work.
-  using Beside = std::function<absl::Status()>;
+  using OverlappedWork = std::function<absl::Status()>;
 
   TensorRanks(const TensorParallelOptions& options, int index) : options_(options), index_(index) {}
   virtual ~TensorRanks() = default;
@@ -57,18 +57,19 @@ class TensorRanks {
   bool sequence() const { return options_.sequence && options_.size > 1; }
 
   // All-reduces `tensor` in place, to the sum over ranks.
-  absl::Status Sum(const Tensor& tensor, absl::string_view label, const Beside& beside = nullptr) {
-    return Run(Exchange::kSum, tensor, tensor, label, beside);
+  absl::Status Sum(const Tensor& tensor, absl::string_view label,
+                   const OverlappedWork& overlapped = nullptr) {
+    return Run(Exchange::kSum, tensor, tensor, label, overlapped);
   }
   // All-gathers: `all` becomes the ranks' `mine`, one after the other.
   absl::Status Gather(const Tensor& mine, const Tensor& all, absl::string_view label,
-                      const Beside& beside = nullptr) {
-    return Run(Exchange::kGather, mine, all, label, beside);
+                      const OverlappedWork& overlapped = nullptr) {
+    return Run(Exchange::kGather, mine, all, label, overlapped);
   }
   // Reduce-scatters: `mine` becomes this rank's share of the sum of `all` over ranks.
   absl::Status SumShare(const Tensor& all, const Tensor& mine, absl::string_view label,
-                        const Beside& beside = nullptr) {
-    return Run(Exchange::kSumShare, all, mine, label, beside);
+                        const OverlappedWork& overlapped = nullptr) {
+    return Run(Exchange::kSumShare, all, mine, label, overlapped);
   }
 
  protected:
@@ -77,7 +78,7 @@ class TensorRanks {
  private:
   // One of the calls above, from `send` to `recv`, with the work that overlaps it.
   virtual absl::Status Run(Exchange exchange, const Tensor& send, const Tensor& recv,
-                           absl::string_view label, const Beside& beside) = 0;
+                           absl::string_view label, const OverlappedWork& overlapped) = 0;
 
   const TensorParallelOptions options_;
   const int index_;

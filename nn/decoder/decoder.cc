@@ -168,7 +168,7 @@ absl::StatusOr<Value> DecoderBlock::Forward(Context& context, const Value& x) {
 }
 
 absl::StatusOr<Value> DecoderBlock::Compute(Context& context, const Value& x) {
-  const bool is_read = !LeavesOutResult(context);
+  const bool is_read = !MaySkipResult(context);
   if (norm_placement_ == DecoderConfig::NormPlacement::kBefore) {
     ZEROTH_ASSIGN_OR_RETURN(const Value normed, attention_norm_->Forward(context, x));
     ZEROTH_ASSIGN_OR_RETURN(const Value attended, attention_->Forward(context, normed));

@@ -32,13 +32,13 @@ Shape ShapeOfOwnRows(const Context& context, const Shape& shape) {
 }
 
 absl::StatusOr<Tensor> AllRows(Context& context, const Tensor& x, absl::string_view label,
-                               const TensorRanks::Beside& beside) {
+                               const TensorRanks::OverlappedWork& overlapped) {
   if (!context.rows_are_shared()) {
-    if (beside != nullptr) ZEROTH_RETURN_IF_ERROR(beside());
+    if (overlapped != nullptr) ZEROTH_RETURN_IF_ERROR(overlapped());
     return x;
   }
   ZEROTH_ASSIGN_OR_RETURN(Tensor all, context.Empty(ShapeOfAllRows(context, x.shape()), x.dtype()));
-  ZEROTH_RETURN_IF_ERROR(context.tensor_ranks()->Gather(x, all, label, beside));
+  ZEROTH_RETURN_IF_ERROR(context.tensor_ranks()->Gather(x, all, label, overlapped));
   return all;
 }
 
@@ -56,22 +56,22 @@ absl::StatusOr<Value> AllRowsOp(Context& context, const Value& x, absl::string_v
 }
 
 absl::StatusOr<Tensor> SumOverRanks(Context& context, const Tensor& x, absl::string_view label,
-                                    const TensorRanks::Beside& beside) {
+                                    const TensorRanks::OverlappedWork& overlapped) {
   TensorRanks& ranks = *context.tensor_ranks();
   if (!context.rows_are_shared()) {
-    ZEROTH_RETURN_IF_ERROR(ranks.Sum(x, label, beside));
+    ZEROTH_RETURN_IF_ERROR(ranks.Sum(x, label, overlapped));
     return x;
   }
   ZEROTH_ASSIGN_OR_RETURN(Tensor share,
                           context.Empty(ShapeOfOwnRows(context, x.shape()), x.dtype()));
-  ZEROTH_RETURN_IF_ERROR(ranks.SumShare(x, share, label, beside));
+  ZEROTH_RETURN_IF_ERROR(ranks.SumShare(x, share, label, overlapped));
   return share;
 }
 
 absl::StatusOr<Tensor> RoundedSumOverRanks(Context& context, const Tensor& x, DType dtype,
                                            absl::string_view label,
-                                           const TensorRanks::Beside& beside) {
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor sum, SumOverRanks(context, x, label, beside));
+                                           const TensorRanks::OverlappedWork& overlapped) {
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor sum, SumOverRanks(context, x, label, overlapped));
   return CastTo(context, sum, dtype);
 }
 
@@ -113,8 +113,8 @@ absl::StatusOr<GradientPlace> TakeGradientPlace(Context& context, Parameter& par
   if (!parameter.requires_grad()) return GradientPlace();
   ZEROTH_ASSIGN_OR_RETURN(const Parameter::GradientSlot slot, parameter.TakeGradient());
   if (!is_partial) return GradientPlace{slot.tensor, slot.accumulate, std::nullopt};
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor beside, context.Empty(parameter.shape(), DType::kFloat32));
-  return GradientPlace{beside, false, slot};
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor separate, context.Empty(parameter.shape(), DType::kFloat32));
+  return GradientPlace{separate, false, slot};
 }
 
 absl::Status FinishGradient(Context& context, const Parameter& parameter,

@@ -23,9 +23,9 @@ namespace zeroth {
 absl::StatusOr<TensorRanks*> RanksOf(Context& context, const Parameter& parameter);
 
 // All-gathers the rows of [batch, seq, ..] if rows are shared, and otherwise returns x itself. Runs
-// `beside` in either case.
+// `overlapped` in either case.
 absl::StatusOr<Tensor> AllRows(Context& context, const Tensor& x, absl::string_view label,
-                               const TensorRanks::Beside& beside = nullptr);
+                               const TensorRanks::OverlappedWork& overlapped = nullptr);
 // Like AllRows, but with a gradient. Every rank must compute the same from all rows, so that the
 // gradient is equal on every rank and is not summed.
 absl::StatusOr<Value> AllRowsOp(Context& context, const Value& x, absl::string_view label);
@@ -36,11 +36,11 @@ Shape ShapeOfOwnRows(const Context& context, const Shape& shape);
 // Sums `x` over ranks: all-reduces in place, or, if rows are shared, reduce-scatters to this rank's
 // rows.
 absl::StatusOr<Tensor> SumOverRanks(Context& context, const Tensor& x, absl::string_view label,
-                                    const TensorRanks::Beside& beside = nullptr);
+                                    const TensorRanks::OverlappedWork& overlapped = nullptr);
 // Like SumOverRanks, but rounds the sum to `dtype` at the end.
 absl::StatusOr<Tensor> RoundedSumOverRanks(Context& context, const Tensor& x, DType dtype,
                                            absl::string_view label,
-                                           const TensorRanks::Beside& beside = nullptr);
+                                           const TensorRanks::OverlappedWork& overlapped = nullptr);
 
 // Overwrites `out` with the matmul of one piece of this rank's depth.
 using ComputePiece = std::function<absl::Status(int piece, const Tensor& out)>;

@@ -18,9 +18,9 @@ class OneRank : public TensorRanks {
 
  private:
   absl::Status Run(Exchange exchange, const Tensor&, const Tensor&, absl::string_view label,
-                   const Beside& beside) override {
+                   const OverlappedWork& overlapped) override {
     if (exchange != Exchange::kSum) return absl::UnimplementedError(label);
-    return beside == nullptr ? absl::OkStatus() : beside();
+    return overlapped == nullptr ? absl::OkStatus() : overlapped();
   }
 };
 
