@@ -25,7 +25,7 @@ absl::Status AddOwnSquares(Sharding& sharding, Kernels& kernels, const Tensor& s
       ZEROTH_RETURN_IF_ERROR_WITH(
           unit->ExpectGradientState(GradientState::kReduced, "take the norm"),
           "gradient norm: call Scheduler::FinishBackward first");
-      if (!sharding.CountsHere(*unit, i)) continue;
+      if (!sharding.AddsToStatistics(*unit, i)) continue;
       // Gaps and padding are zeros, which add nothing.
       StatePass pass;
       pass.operands = {{unit->GradientShardState(i)}};

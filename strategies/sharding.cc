@@ -151,7 +151,7 @@ absl::Status Sharding::CreateStatisticsGroup(const std::vector<Mesh::Axes>& part
   return absl::OkStatus();
 }
 
-bool Sharding::CountsHere(const Unit& unit, int segment) const {
+bool Sharding::AddsToStatistics(const Unit& unit, int segment) const {
   const Mesh::Axes owners = unit.OwnerAxes(segment);
   for (const int axis : statistics_axes_) {
     const bool is_copy = std::count(owners.begin(), owners.end(), axis) == 0;

@@ -114,7 +114,7 @@ class Sharding {
   Communicator& statistics_group() { return *statistics_group_; }
   // True if this rank adds its shard of a segment to such statistics: exactly one of the group's
   // ranks that hold the same elements does.
-  bool CountsHere(const Unit& unit, int segment) const;
+  bool AddsToStatistics(const Unit& unit, int segment) const;
   // The groups of all units' collectives: the mesh's, then the strategy's own.
   std::vector<Communicator*> communicators() const;
   // The offload store, also for an optimizer's state.

@@ -126,7 +126,8 @@ TEST_P(StrategySuite, StatisticsCountEveryElementOnce) {
                 for (const Unit* unit : sharding->units()) {
                   for (int i = 0; i < unit->layout().parameter_count(); ++i) {
                     const int segment = unit->layout().placement(i).segment;
-                    if (sharding->CountsHere(*unit, segment)) counted += unit->PieceOf(i).numel();
+                    if (sharding->AddsToStatistics(*unit, segment))
+                      counted += unit->PieceOf(i).numel();
                   }
                 }
                 ZEROTH_ASSIGN_OR_RETURN(const int64_t all, SumOverRanks(world, device, counted));
