@@ -106,7 +106,8 @@ Tensor StepInputs::expert_counts(size_t layer) const {
   return shared_.View(std::accumulate(experts_.begin(), end, first), Shape({1, *end}));
 }
 
-absl::Status StepInputs::Fill(absl::Span<const Batch> micro_batches, const RankNews& news) const {
+absl::Status StepInputs::Fill(absl::Span<const Batch> micro_batches,
+                              const RankReport& report) const {
   Stream& stream = device_->compute_stream();
   const auto copy = [&](const auto& values, const Tensor& tensor) {
     ZEROTH_CHECK(static_cast<int64_t>(values.size()) == tensor.numel());
@@ -139,11 +140,11 @@ absl::Status StepInputs::Fill(absl::Span<const Batch> micro_batches, const RankN
   const std::vector<float> no_kl(kl_.defined() ? static_cast<size_t>(kl_.numel()) : 0, 0.0f);
   if (kl_.defined()) ZEROTH_RETURN_IF_ERROR(copy(no_kl, kl_));
   std::vector<float> shared(static_cast<size_t>(shared_.numel()), 0.0f);
-  shared.back() = news.flag ? 1.0f : 0.0f;
+  shared.back() = report.flag ? 1.0f : 0.0f;
   // Each rank has its own slot, to which the others add zeros. The factor undoes the all-reduce's
   // mean.
   const auto place = shared.end() - 1 - world_->size() + world_->rank();
-  *place = static_cast<float>(news.waited * (is_deterministic_ ? 1 : world_->size()));
+  *place = static_cast<float>(report.waited * (is_deterministic_ ? 1 : world_->size()));
   ZEROTH_RETURN_IF_ERROR(copy(shared, shared_));
   return stream.Synchronize();
 }

@@ -32,13 +32,13 @@ absl::StatusOr<int64_t> MicroBatchesPerRank(int64_t micro_batches, int world_siz
 std::optional<int64_t> CountedTargets(absl::Span<const Batch> micro_batches);
 
 // What each rank tells the others at the end of a step, besides its losses.
-struct RankNews {
+struct RankReport {
   bool flag = false;
   double waited = 0;  // seconds that this rank waited for other ranks in the step before
 };
 
 // The inputs of a step or an evaluation in device memory, and the buffer that ranks exchange at its
-// end: the losses of micro-batches and RankNews. A handle: copies share the memory.
+// end: the losses of micro-batches and RankReport. A handle: copies share the memory.
 class StepInputs {
  public:
   StepInputs() = default;
@@ -97,14 +97,14 @@ class StepInputs {
 
   // Copies to the device in the order of the compute stream, and waits for the stream: the caller
   // may reuse its memory.
-  absl::Status Fill(absl::Span<const Batch> micro_batches, const RankNews& news) const;
+  absl::Status Fill(absl::Span<const Batch> micro_batches, const RankReport& report) const;
 
   // Returns an uninitialised tensor for losses, fp32 [micro_batches]; with pairs, for
   // PreferenceStatistics, [micro_batches, PreferenceStatistics::kCount].
   absl::StatusOr<Tensor> MakeLosses() const;
   // Sets losses[i] to `loss`, on the device.
   absl::Status KeepLoss(const Tensor& losses, int64_t i, const Tensor& loss) const;
-  // Collective: exchanges the losses and RankNews of all ranks, on the device.
+  // Collective: exchanges the losses and RankReport of all ranks, on the device.
   absl::Status ShareLosses(const Tensor& losses, absl::string_view label) const;
 
   absl::Status KeepReference(int64_t i, const Tensor& losses) const;

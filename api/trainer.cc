@@ -158,13 +158,13 @@ absl::StatusOr<Tensor> Trainer::ForwardBackward(absl::Span<const Batch> micro_ba
 }
 
 absl::StatusOr<StepInputs> Trainer::MakeInputs(absl::Span<const Batch> micro_batches,
-                                               const RankNews& news) const {
+                                               const RankReport& report) const {
   std::vector<int64_t> experts;
   for (const MoeMlp* layer : expert_layers_) experts.push_back(layer->experts());
   ZEROTH_ASSIGN_OR_RETURN(StepInputs inputs, StepInputs::Create(world(), device(), micro_batches,
                                                                 options_.deterministic_batch,
                                                                 options_.tensor.size, experts));
-  ZEROTH_RETURN_IF_ERROR(inputs.Fill(micro_batches, news));
+  ZEROTH_RETURN_IF_ERROR(inputs.Fill(micro_batches, report));
   return inputs;
 }
 

@@ -258,7 +258,7 @@ class Trainer {
   absl::Status ExpectOneShape(absl::Span<const Batch> micro_batches) const;
   bool is_deterministic() const { return options_.deterministic_batch > 0; }
   absl::StatusOr<StepInputs> MakeInputs(absl::Span<const Batch> micro_batches,
-                                        const RankNews& news = {}) const;
+                                        const RankReport& report = {}) const;
   TrainingStepOptions StepOptions(const StepInputs& inputs) const;
   absl::Status ExpectPairs(const Batch& batch) const;
   absl::Status ExpectTeacher(const Batch& batch, const Batch& first) const;
@@ -285,9 +285,10 @@ class Trainer {
   // Waits for the device and returns the loss and the norm of a step.
   absl::StatusOr<StepResult> ReadResult(const StepInputs& inputs,
                                         const Tensor& norm_and_scale) const;
-  // Makes a step whose update waits until the host has judged its loss and norm (skip_loss_zscore).
-  absl::StatusOr<StepResult> JudgedStep(absl::Span<const Batch> micro_batches, double lr,
-                                        bool stop);
+  // Runs a step whose update waits until the host has checked whether its loss or norm is an
+  // outlier (skip_loss_zscore, skip_grad_norm_zscore).
+  absl::StatusOr<StepResult> OutlierCheckedStep(absl::Span<const Batch> micro_batches, double lr,
+                                                bool stop);
   // Begins each public call that computes. Fails if the trainer cannot continue. After a failed
   // call, a barrier checks that all ranks failed in it.
   absl::Status Begin();
@@ -302,9 +303,9 @@ class Trainer {
     if (!result.ok()) return Fail(result.status());
     return result;
   }
-  // Runs a JudgedStep or a PlainStep, and then updates the seconds waited for other ranks, the loss
-  // scale of the next step, and the average of the weights.
-  absl::StatusOr<StepResult> TakeStep(absl::Span<const Batch> micro_batches, double lr, bool stop);
+  // Runs an OutlierCheckedStep or a PlainStep, and then updates the seconds waited for other ranks,
+  // the loss scale of the next step, and the average of the weights.
+  absl::StatusOr<StepResult> RunStep(absl::Span<const Batch> micro_batches, double lr, bool stop);
   absl::StatusOr<StepResult> PlainStep(absl::Span<const Batch> micro_batches, double lr, bool stop);
   absl::StatusOr<Tensor> EnqueueOrPlayStep(absl::Span<const Batch> micro_batches, double lr,
                                            bool stop, StepInputs& inputs);

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // One optimizer step in three forms: enqueued operation by operation; with its update delayed until
-// the host has read and judged the loss and the norm; or recorded once and then replayed.
+// the host has checked the loss and the norm for outliers; or recorded once and then replayed.
 
 #include <cmath>
 #include <optional>
@@ -21,18 +21,18 @@ absl::StatusOr<StepResult> Trainer::Step(absl::Span<const Batch> micro_batches, 
         "a step while the average of the weights is swapped in; swap it back first");
   }
   ZEROTH_RETURN_IF_ERROR(ExpectOneShape(micro_batches));
-  return Guarded([&] { return TakeStep(micro_batches, lr, stop); });
+  return Guarded([&] { return RunStep(micro_batches, lr, stop); });
 }
 
-absl::StatusOr<StepResult> Trainer::TakeStep(absl::Span<const Batch> micro_batches, double lr,
-                                             bool stop) {
+absl::StatusOr<StepResult> Trainer::RunStep(absl::Span<const Batch> micro_batches, double lr,
+                                            bool stop) {
   Timeline* const timeline = options_.sharding.scheduler.timeline;
   // The timeline sees a recorded step as a whole, without its individual waits.
   const bool counts_waits = timeline != nullptr && !options_.record_steps;
   if (counts_waits) timeline->set_counts_waits(true);
-  const bool judges = options_.skip_loss_zscore > 0 || options_.skip_grad_norm_zscore > 0;
-  absl::StatusOr<StepResult> result =
-      judges ? JudgedStep(micro_batches, lr, stop) : PlainStep(micro_batches, lr, stop);
+  const bool checks_outliers = options_.skip_loss_zscore > 0 || options_.skip_grad_norm_zscore > 0;
+  absl::StatusOr<StepResult> result = checks_outliers ? OutlierCheckedStep(micro_batches, lr, stop)
+                                                      : PlainStep(micro_batches, lr, stop);
   if (counts_waits) {
     const absl::StatusOr<double> waited = timeline->Waited();
     timeline->set_counts_waits(false);
@@ -108,8 +108,8 @@ absl::StatusOr<StepResult> Trainer::ReadResult(const StepInputs& inputs,
   return result;
 }
 
-absl::StatusOr<StepResult> Trainer::JudgedStep(absl::Span<const Batch> micro_batches, double lr,
-                                               bool stop) {
+absl::StatusOr<StepResult> Trainer::OutlierCheckedStep(absl::Span<const Batch> micro_batches,
+                                                       double lr, bool stop) {
   ZEROTH_ASSIGN_OR_RETURN(const StepInputs inputs,
                           MakeInputs(micro_batches, {stop, waited_.value_or(0)}));
   TrainingStep step(*sharded_, StepOptions(inputs));
@@ -191,12 +191,12 @@ absl::StatusOr<Tensor> Trainer::EnqueueOrPlayStep(absl::Span<const Batch> micro_
     recorded_ = nullptr;
   }
   const bool plays = recorded_ != nullptr && recorded_->kind == kind;
-  const RankNews news = {stop, waited_.value_or(0)};
+  const RankReport report = {stop, waited_.value_or(0)};
   if (plays) {
     inputs = recorded_->inputs;
-    ZEROTH_RETURN_IF_ERROR(inputs.Fill(micro_batches, news));
+    ZEROTH_RETURN_IF_ERROR(inputs.Fill(micro_batches, report));
   } else {
-    ZEROTH_ASSIGN_OR_RETURN(inputs, MakeInputs(micro_batches, news));
+    ZEROTH_ASSIGN_OR_RETURN(inputs, MakeInputs(micro_batches, report));
     steps_of_last_kind_ = kind == last_kind_ ? steps_of_last_kind_ + 1 : 1;
     last_kind_ = kind;
     if (!options_.record_steps || recorded_ != nullptr ||
