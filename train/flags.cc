@@ -48,21 +48,24 @@ struct Given {
 };
 
 // Null unless `name` is one of a program's additional flags.
-const OwnSwitch* FindOwn(const std::vector<OwnSwitch>& own, absl::string_view name) {
-  const auto found = std::find_if(own.begin(), own.end(),
-                                  [&](const OwnSwitch& each) { return each.name == name; });
-  return found == own.end() ? nullptr : &*found;
+const ProgramFlag* FindProgramFlag(const std::vector<ProgramFlag>& program_flags,
+                                   absl::string_view name) {
+  const auto found = std::find_if(program_flags.begin(), program_flags.end(),
+                                  [&](const ProgramFlag& each) { return each.name == name; });
+  return found == program_flags.end() ? nullptr : &*found;
 }
 
-bool IsSwitch(absl::string_view name, const std::vector<OwnSwitch>& own) {
-  if (const OwnSwitch* const found = FindOwn(own, name)) return found->value != nullptr;
+bool IsSwitch(absl::string_view name, const std::vector<ProgramFlag>& program_flags) {
+  if (const ProgramFlag* const found = FindProgramFlag(program_flags, name)) {
+    return found->value != nullptr;
+  }
   const Option* const option = FindOption(name);
   return option != nullptr ? std::holds_alternative<bool TrainOptions::*>(option->field)
                            : name == "help" || name == "version";
 }
 
-bool Exists(absl::string_view name, const std::vector<OwnSwitch>& own) {
-  return FindOwn(own, name) != nullptr || FindOption(name) != nullptr ||
+bool Exists(absl::string_view name, const std::vector<ProgramFlag>& program_flags) {
+  return FindProgramFlag(program_flags, name) != nullptr || FindOption(name) != nullptr ||
          std::find(std::begin(kOthers), std::end(kOthers), name) != std::end(kOthers);
 }
 
@@ -82,7 +85,7 @@ absl::Status InsertFlagFile(const std::string& path, size_t at, Words& words) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Given> ReadWords(Words words, const std::vector<OwnSwitch>& own) {
+absl::StatusOr<Given> ReadWords(Words words, const std::vector<ProgramFlag>& program_flags) {
   Given given;
   Words wrong, unknown;
   const auto refuse_argument = [&](absl::string_view word) {
@@ -106,16 +109,16 @@ absl::StatusOr<Given> ReadWords(Words words, const std::vector<OwnSwitch>& own) 
     const bool has_value = equals != absl::string_view::npos;
     std::string name(word.substr(0, equals));
     std::string value(has_value ? word.substr(equals + 1) : "true");
-    if (!Exists(name, own) && !has_value && absl::StartsWith(name, "no") &&
-        IsSwitch(name.substr(2), own)) {
+    if (!Exists(name, program_flags) && !has_value && absl::StartsWith(name, "no") &&
+        IsSwitch(name.substr(2), program_flags)) {
       name.erase(0, 2);
       value = "false";
     }
-    if (!Exists(name, own)) {
+    if (!Exists(name, program_flags)) {
       unknown.push_back(name);
       continue;
     }
-    if (!has_value && !IsSwitch(name, own)) {
+    if (!has_value && !IsSwitch(name, program_flags)) {
       if (is_last || absl::StartsWith(words[i + 1], "--")) {
         wrong.push_back(absl::StrCat(
             "--", name, " has no value",
@@ -235,8 +238,8 @@ differ from those of the checkpoint ([checkpoints.md](checkpoints.md#what-is-com
 }
 
 absl::StatusOr<TrainOptions> ReadCommandLine(int argc, char** argv, const std::string& help,
-                                             const std::vector<OwnSwitch>& others) {
-  ZEROTH_ASSIGN_OR_RETURN(Given given, ReadWords(Words(argv + 1, argv + argc), others));
+                                             const std::vector<ProgramFlag>& program_flags) {
+  ZEROTH_ASSIGN_OR_RETURN(Given given, ReadWords(Words(argv + 1, argv + argc), program_flags));
   if (given.others.count("help") > 0) {
     PrintAndExit(given.others["help"] == "markdown" ? FlagsMarkdown() : help);
   }
@@ -250,13 +253,14 @@ absl::StatusOr<TrainOptions> ReadCommandLine(int argc, char** argv, const std::s
     if (!read.ok()) return absl::IsInvalidArgument(read) ? read : Annotate(read, "--config");
   }
   Words wrong;
-  for (const OwnSwitch& own : others) {
-    const auto found = given.others.find(own.name);
+  for (const ProgramFlag& flag : program_flags) {
+    const auto found = given.others.find(flag.name);
     if (found == given.others.end()) continue;
-    if (own.text != nullptr) {
-      *own.text = found->second;
-    } else if (!absl::SimpleAtob(found->second, own.value)) {
-      wrong.push_back(absl::StrCat("--", own.name, "=", found->second, ": expected true or false"));
+    if (flag.text != nullptr) {
+      *flag.text = found->second;
+    } else if (!absl::SimpleAtob(found->second, flag.value)) {
+      wrong.push_back(
+          absl::StrCat("--", flag.name, "=", found->second, ": expected true or false"));
     }
   }
   // For other flags the last value counts, so that a script's "$@" overrides the script's flags.

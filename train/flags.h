@@ -29,16 +29,16 @@ namespace zeroth {
 absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv);
 
 // A flag of a program other than the trainer: a switch if `value` is set, --name=TEXT if `text` is.
-struct OwnSwitch {
+struct ProgramFlag {
   const char* name;
   bool* value = nullptr;
   std::optional<std::string>* text = nullptr;
 };
 // Like ParseCommandLine, for other programs that use the trainer's options. --help prints `help`.
-// `others` are the program's additional flags, in the same syntax; sets those that the command line
-// names.
+// `program_flags` are the program's additional flags, in the same syntax; sets those that the
+// command line names.
 absl::StatusOr<TrainOptions> ReadCommandLine(int argc, char** argv, const std::string& help,
-                                             const std::vector<OwnSwitch>& others);
+                                             const std::vector<ProgramFlag>& program_flags);
 
 // Returns the text of --help: all flags, group by group.
 std::string HelpText();

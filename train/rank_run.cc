@@ -99,7 +99,7 @@ absl::Status RankRun::SetUpAndTrain() {
   SayTraced();
   // Finishes checkpoints and models before the last sample, so that an error of the sample cannot
   // lose them.
-  if (store_->can_save()) ZEROTH_RETURN_IF_ERROR(Hear(store_->Wait()));
+  if (store_->can_save()) ZEROTH_RETURN_IF_ERROR(HandleReport(store_->Wait()));
   if (interrupted_ && !store_->can_save()) {
     EndWith(FailedPrecondition("a signal ended the run after step ", step,
                                ", which is lost: no checkpoint can be saved in --out=",
@@ -107,7 +107,7 @@ absl::Status RankRun::SetUpAndTrain() {
   }
   const bool interrupted = failure_.ok() && interrupted_;
   // Only a finished run writes final/.
-  if (!interrupted_) ZEROTH_RETURN_IF_ERROR(Hear(store_->Export()));
+  if (!interrupted_) ZEROTH_RETURN_IF_ERROR(HandleReport(store_->Export()));
   // A finished run that is started again keeps its summary.
   if (reporter_ != nullptr && step > first_step_) reporter_->WriteSummary(interrupted, seconds);
   if (failure_.ok() && !interrupted) ShowSample(step).IgnoreError();

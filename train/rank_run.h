@@ -132,7 +132,7 @@ class RankRun {
   }
   DataOrder Order() const;
   // Prints the report's lines, and ends the run if the report has a failure.
-  absl::Status Hear(absl::StatusOr<RunStore::Report> report);
+  absl::Status HandleReport(absl::StatusOr<RunStore::Report> report);
   // Sets the text that an interrupt prints from now on.
   void AnnounceInterrupt();
   // Writes the trace after the last traced step, or at the end of the run.

@@ -28,7 +28,7 @@
 namespace zeroth {
 namespace {
 
-int64_t ProductOrMost(int64_t a, int64_t b) {
+int64_t SaturatingProduct(int64_t a, int64_t b) {
   int64_t product = 0;
   return __builtin_mul_overflow(a, b, &product) ? std::numeric_limits<int64_t>::max() : product;
 }
@@ -74,7 +74,7 @@ struct RankRun::Compared {
 
 absl::StatusOr<RankRun::Windows> RankRun::WindowsToCome() {
   const auto windows_of = [this](const RunLength& length, int64_t step, int64_t sequence) {
-    return std::pair(sequence, ProductOrMost(length.steps - step, SequencesPerStep(options_)));
+    return std::pair(sequence, SaturatingProduct(length.steps - step, SequencesPerStep(options_)));
   };
   if (options_.resume.empty()) return Windows{windows_of(length_, 0, 0)};
   Windows windows;
@@ -102,7 +102,7 @@ absl::Status RankRun::FindRows(Compared& part) {
   if (is_held_out) order.shuffle = false;
   order.once = is_held_out;
   ZEROTH_ASSIGN_OR_RETURN(const DataLoader loader, DataLoader::Create(part.data, order));
-  Windows windows = {{0, ProductOrMost(options_.eval_batches, SequencesPerStep(options_))}};
+  Windows windows = {{0, SaturatingProduct(options_.eval_batches, SequencesPerStep(options_))}};
   if (!is_held_out) {
     ZEROTH_ASSIGN_OR_RETURN(windows, WindowsToCome());
   }

@@ -137,7 +137,7 @@ absl::StatusOr<bool> RankRun::Step(int64_t step, Clock::time_point start) {
 
 absl::Status RankRun::SaveCheckpoint(int64_t steps, bool last) {
   if (!store_->can_save()) return absl::OkStatus();
-  if (!SavesAfter(steps, last)) return Hear(store_->Look());
+  if (!SavesAfter(steps, last)) return HandleReport(store_->Poll());
   // A run that continues from this checkpoint does not compute these lines again.
   if (reporter_ != nullptr) reporter_->SyncMetrics();
   RunProgress progress;
@@ -148,10 +148,10 @@ absl::Status RankRun::SaveCheckpoint(int64_t steps, bool last) {
   progress.trainer = trainer_->counts();
   progress.flags = ResultFlags(options_);
   progress.model = trainer_->model().HfConfig();
-  return Hear(store_->Save(progress, last));
+  return HandleReport(store_->Save(progress, last));
 }
 
-absl::Status RankRun::Hear(absl::StatusOr<RunStore::Report> report) {
+absl::Status RankRun::HandleReport(absl::StatusOr<RunStore::Report> report) {
   ZEROTH_RETURN_IF_ERROR(report.status());
   for (const std::string& line : report->lines) Say(line);
   EndWith(report->failure);

@@ -74,7 +74,7 @@ class RunStore {
   // several in a row have failed. Returns errors of anything but a save.
   absl::StatusOr<Report> Save(const RunProgress& progress, bool last);
   // Report on the saves in flight without starting one; Wait waits for their end.
-  absl::StatusOr<Report> Look() { return ReportSaves(absl::OkStatus()); }
+  absl::StatusOr<Report> Poll() { return ReportSaves(absl::OkStatus()); }
   absl::StatusOr<Report> Wait();
 
   // Writes the weights, and their average if there is one, each as a model. A model that cannot be

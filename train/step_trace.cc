@@ -33,11 +33,11 @@ using Seconds = std::map<std::string, double>;
 using Intervals = std::vector<std::pair<double, double>>;
 
 // The measurements of one rank.
-struct Exposed {
-  double steps = 0;  // seconds of all steps
-  Seconds by_cause;  // waits of the compute stream, by cause
-  Seconds traffic;   // transfers of the other streams, by stream
-  Seconds beside;    // of these, while the compute stream did not wait
+struct ExposedCommunication {
+  double steps = 0;    // seconds of all steps
+  Seconds by_cause;    // waits of the compute stream, by cause
+  Seconds traffic;     // transfers of the other streams, by stream
+  Seconds overlapped;  // of these, while the compute stream did not wait
 };
 
 // Returns the seconds of [begin, end) outside all of `waits`, which are in order.
@@ -51,8 +51,9 @@ double Outside(const Intervals& waits, double begin, double end) {
   return seconds;
 }
 
-Exposed ExposedIn(absl::Span<const Timeline::Span> spans, absl::string_view compute_stream) {
-  Exposed exposed;
+ExposedCommunication MeasureExposed(absl::Span<const Timeline::Span> spans,
+                                    absl::string_view compute_stream) {
+  ExposedCommunication exposed;
   Intervals all_waits;
   for (const Timeline::Span& span : spans) {
     if (span.stream != compute_stream) continue;
@@ -66,7 +67,7 @@ Exposed ExposedIn(absl::Span<const Timeline::Span> spans, absl::string_view comp
   for (const Timeline::Span& span : spans) {
     if (span.stream == compute_stream || span.bytes < 0) continue;
     exposed.traffic[span.stream] += span.end - span.begin;
-    exposed.beside[span.stream] += Outside(all_waits, span.begin, span.end);
+    exposed.overlapped[span.stream] += Outside(all_waits, span.begin, span.end);
   }
   return exposed;
 }
@@ -75,7 +76,7 @@ std::string Percent(double part, double whole) {
   return absl::StrFormat("%.1f %%", whole > 0 ? 100 * part / whole : 0.0);
 }
 
-std::string Summary(const Exposed& all) {
+std::string Summary(const ExposedCommunication& all) {
   double sum = 0;
   std::vector<std::pair<double, std::string>> causes;
   for (const auto& [cause, seconds] : all.by_cause) {
@@ -92,7 +93,7 @@ std::string Summary(const Exposed& all) {
   }
   absl::string_view before = "; overlapped with computation: ";
   for (const auto& [stream, seconds] : all.traffic) {
-    absl::StrAppend(&text, before, stream, " ", Percent(all.beside.at(stream), seconds));
+    absl::StrAppend(&text, before, stream, " ", Percent(all.overlapped.at(stream), seconds));
     before = ", ";
   }
   return text;
@@ -150,15 +151,15 @@ absl::StatusOr<std::string> StepTrace::Write(const std::string& directory) {
   const absl::StatusOr<std::vector<Timeline::Span>> spans = timeline_.Take(&memory);
   ZEROTH_RETURN_IF_ERROR(AgreeOnStatus(world_, device_, spans.status(), kLabel));
   ZEROTH_ASSIGN_OR_RETURN(const double offset, ClockOffset());
-  const Exposed mine = ExposedIn(*spans, device_.compute_stream().name());
+  const ExposedCommunication mine = MeasureExposed(*spans, device_.compute_stream().name());
   const std::string text =
       nlohmann::json({{"events", ChromeTraceEvents(*spans, memory, world_.rank(), offset)},
                       {"steps", mine.steps},
                       {"by_cause", mine.by_cause},
                       {"traffic", mine.traffic},
-                      {"beside", mine.beside}})
+                      {"overlapped", mine.overlapped}})
           .dump();
-  Exposed all;
+  ExposedCommunication all;
   std::string events;
   for (int rank = 0; rank < world_.size(); ++rank) {
     ZEROTH_ASSIGN_OR_RETURN(const std::string theirs,
@@ -172,7 +173,7 @@ absl::StatusOr<std::string> StepTrace::Write(const std::string& directory) {
     };
     add("by_cause", all.by_cause);
     add("traffic", all.traffic);
-    add("beside", all.beside);
+    add("overlapped", all.overlapped);
   }
   if (world_.rank() != 0) return std::string();
   const std::string path = absl::StrCat(directory, "/", kTraceFile);
