@@ -38,8 +38,9 @@ struct GradientRow {
   float cap = 0;  // 0: none
 };
 
-// The columns whose gradients the teacher or the target lowers, and by how much.
-struct Lowered {
+// The columns from whose gradients a probability of the teacher or of the target is subtracted, and
+// how much.
+struct SubtractedColumns {
   std::vector<int64_t> columns;
   std::vector<float> logits;
   std::vector<float> by;
@@ -53,8 +54,8 @@ HWY_BEFORE_NAMESPACE();
 namespace zeroth::cpu {
 namespace HWY_NAMESPACE {
 
-void WriteGradientRow(const GradientRow& row, const float* x, int64_t n, Lowered& lowered,
-                      DType dtype, void* to) {
+void WriteGradientRow(const GradientRow& row, const float* x, int64_t n,
+                      SubtractedColumns& subtracted, DType dtype, void* to) {
   const auto slope = [&row](auto d, auto v, auto gradient) HWY_ATTR {
     return row.cap > 0 ? hn::Mul(gradient, SoftCapSlope(d, v, row.cap)) : gradient;
   };
@@ -67,20 +68,20 @@ void WriteGradientRow(const GradientRow& row, const float* x, int64_t n, Lowered
                    hn::Mul(hn::Set(d, row.hard), Exp(d, hn::Sub(v, hn::Set(d, row.hard_max)))));
   };
   // Before `to`, which may be x, is written.
-  const size_t few = lowered.columns.size();
-  for (size_t i = 0; i < few; ++i) lowered.logits[i] = x[lowered.columns[i]];
+  const size_t few = subtracted.columns.size();
+  for (size_t i = 0; i < few; ++i) subtracted.logits[i] = x[subtracted.columns[i]];
   Transform(
-      few, lowered.by.data(),
+      few, subtracted.by.data(),
       [&](auto d, auto by, auto v) HWY_ATTR { return slope(d, v, hn::Sub(dense(d, v), by)); },
-      static_cast<const float*>(lowered.by.data()),
-      static_cast<const float*>(lowered.logits.data()));
+      static_cast<const float*>(subtracted.by.data()),
+      static_cast<const float*>(subtracted.logits.data()));
   WithElementType(dtype, [&]<typename T>(T) HWY_ATTR {
     T* const out = static_cast<T*>(to);
     Transform(
         static_cast<size_t>(n), out,
         [&](auto d, auto v) HWY_ATTR { return slope(d, v, dense(d, v)); }, x);
     for (size_t i = 0; i < few; ++i) {
-      Convert(size_t{1}, out + lowered.columns[i], lowered.by.data() + i);
+      Convert(size_t{1}, out + subtracted.columns[i], subtracted.by.data() + i);
     }
   });
 }
@@ -173,11 +174,11 @@ double SumOfParts(const DistillGradientCall& call, int64_t row, int64_t at) {
   return sum;
 }
 
-// Lists the columns that the teacher or the target lowers.
-void FindLowered(const DistillGradientCall& call, int64_t row, const std::vector<double>& p,
-                 double of_teacher, double of_target, Lowered& lowered) {
-  lowered.columns.clear();
-  lowered.by.clear();
+// Lists the columns of the teacher and the target, and what is subtracted from their gradients.
+void FindSubtracted(const DistillGradientCall& call, int64_t row, const std::vector<double>& p,
+                    double of_teacher, double of_target, SubtractedColumns& subtracted) {
+  subtracted.columns.clear();
+  subtracted.by.clear();
   int64_t target = call.targets[row];
   if (target >= call.columns) target = -1;  // in another part
   for (int64_t j = 0; j < call.teacher.k; ++j) {
@@ -188,14 +189,14 @@ void FindLowered(const DistillGradientCall& call, int64_t row, const std::vector
       by += of_target;
       target = -1;
     }
-    lowered.columns.push_back(column);
-    lowered.by.push_back(static_cast<float>(by));
+    subtracted.columns.push_back(column);
+    subtracted.by.push_back(static_cast<float>(by));
   }
   if (target >= 0) {
-    lowered.columns.push_back(target);
-    lowered.by.push_back(static_cast<float>(of_target));
+    subtracted.columns.push_back(target);
+    subtracted.by.push_back(static_cast<float>(of_target));
   }
-  lowered.logits.resize(lowered.columns.size());
+  subtracted.logits.resize(subtracted.columns.size());
 }
 
 absl::Status DistillGradient(const DistillGradientCall& call, CpuKernels&) {
@@ -205,7 +206,7 @@ absl::Status DistillGradient(const DistillGradientCall& call, CpuKernels&) {
   const auto temperature = static_cast<double>(call.teacher.options.temperature);
   return ForRows(call.rows, call.columns, [&](int64_t begin, int64_t end) {
     std::vector<double> p(static_cast<size_t>(call.teacher.k));
-    Lowered lowered;
+    SubtractedColumns subtracted;
     for (int64_t row = begin; row < end; ++row) {
       void* const to = Advance(call.dlogits, row * call.columns, call.dtype);
       if (call.targets[row] == kIgnoredTarget) {
@@ -223,7 +224,7 @@ absl::Status DistillGradient(const DistillGradientCall& call, CpuKernels&) {
       if (to == nullptr) continue;
       const double of_teacher = factor * alpha * temperature;
       const double of_target = factor * (1 - alpha);
-      FindLowered(call, row, p, of_teacher, of_target, lowered);
+      FindSubtracted(call, row, p, of_teacher, of_target, subtracted);
       GradientRow gradient;
       gradient.inverse_temperature = 1.0f / call.teacher.options.temperature;
       gradient.soft = static_cast<float>(of_teacher / soft.sum);
@@ -232,7 +233,7 @@ absl::Status DistillGradient(const DistillGradientCall& call, CpuKernels&) {
       gradient.hard_max = hard.max;
       gradient.cap = call.logit_cap;
       HWY_DYNAMIC_DISPATCH(WriteGradientRow)
-      (gradient, call.logits + row * call.columns, call.columns, lowered, call.dtype, to);
+      (gradient, call.logits + row * call.columns, call.columns, subtracted, call.dtype, to);
     }
   });
 }
