@@ -21,10 +21,10 @@ namespace zeroth {
 namespace {
 
 // Token i is i. Counts reads, and waits in them, or fails, if it is told to.
-class Watched final : public TokenSource {
+class GatedSource final : public TokenSource {
  public:
-  explicit Watched(int64_t fails_at = -1)
-      : TokenSource({1001, 0, false, "watched", {}}), fails_at_(fails_at) {}
+  explicit GatedSource(int64_t fails_at = -1)
+      : TokenSource({1001, 0, false, "gated", {}}), fails_at_(fails_at) {}
 
   void Open() const { gate_.Notify(); }
   // Whether this many rows are read within a time that suffices on a loaded machine.
@@ -65,7 +65,7 @@ DataLoader LoaderOf(std::shared_ptr<const TokenSource> source) {
 }
 
 TEST(BatchesAheadTest, GivesWhatTheLoaderDoes) {
-  const auto source = std::make_shared<Watched>();
+  const auto source = std::make_shared<GatedSource>();
   source->Open();
   const DataLoader loader = LoaderOf(source);
   BatchesAhead ahead(loader, 3, 4, 20);
@@ -84,7 +84,7 @@ TEST(BatchesAheadTest, GivesWhatTheLoaderDoes) {
 
 // Without a consumer, this many steps are read, and no more; each Take makes room.
 TEST(BatchesAheadTest, LoadsWhileNobodyAsksAndNoFurther) {
-  const auto source = std::make_shared<Watched>();
+  const auto source = std::make_shared<GatedSource>();
   source->Open();
   BatchesAhead ahead(LoaderOf(source), 2, 0, 50);
   constexpr auto kReads = static_cast<int64_t>(2 * BatchesAhead::kSteps);
@@ -97,7 +97,7 @@ TEST(BatchesAheadTest, LoadsWhileNobodyAsksAndNoFurther) {
 }
 
 TEST(BatchesAheadTest, AnErrorComesInItsTurnAndStays) {
-  const auto source = std::make_shared<Watched>(/*fails_at=*/30);
+  const auto source = std::make_shared<GatedSource>(/*fails_at=*/30);
   source->Open();
   BatchesAhead ahead(LoaderOf(source), 1, 0, 50);
   for (int step = 0; step < 3; ++step) EXPECT_TRUE(ahead.Take().ok());
@@ -109,7 +109,7 @@ TEST(BatchesAheadTest, AnErrorComesInItsTurnAndStays) {
 // Its end ends the thread, whether that reads or waits for room.
 TEST(BatchesAheadTest, EndsAtAnyTime) {
   for (const int taken : {0, 1}) {
-    const auto source = std::make_shared<Watched>();
+    const auto source = std::make_shared<GatedSource>();
     auto ahead = std::make_unique<BatchesAhead>(LoaderOf(source), 1, 0, 50);
     source->Open();
     for (int i = 0; i < taken; ++i) EXPECT_TRUE(ahead->Take().ok());
