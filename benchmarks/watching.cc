@@ -98,10 +98,10 @@ absl::StatusOr<std::unique_ptr<Trainer>> MakeTrainer(const Run& run, Communicato
   return trainer;
 }
 
-// One rank's training, watched as in the trainer.
-class Watched {
+// One rank's training, monitored as in the trainer.
+class MonitoredTraining {
  public:
-  Watched(Run& run, Trainer& trainer, std::unique_ptr<Reporter> reporter)
+  MonitoredTraining(Run& run, Trainer& trainer, std::unique_ptr<Reporter> reporter)
       : run_(run), trainer_(trainer), reporter_(std::move(reporter)) {}
 
   absl::Status Step(absl::Span<const Batch> batches) {
@@ -154,9 +154,9 @@ absl::Status RunRank(Run& run, Communicator& world) {
                             Reporter::Create(run.spec, run.input, *with, run.spec.options.out,
                                              /*gemm_rate=*/1e11, 0, run.input.length.steps));
   }
-  Watched watched(run, *with, std::move(reporter));
+  MonitoredTraining monitored(run, *with, std::move(reporter));
   const std::vector<Batch> batches = {MakeBatch(run.spec.options, world.rank())};
-  const std::function<absl::Status()> step_with = [&] { return watched.Step(batches); };
+  const std::function<absl::Status()> step_with = [&] { return monitored.Step(batches); };
   const std::function<absl::Status()> step_without = [&] {
     return without->Step(batches, 1e-4).status();
   };
