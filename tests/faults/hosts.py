@@ -11,7 +11,7 @@ communicate by TCP: by Open MPI or, with --comm=nccl and a trainer that has been
 does the trainer's coordinator. The network between the hosts is a TUN device in each and a thread
 here that forwards the packets, late or not at all where a fault says so: kernels may lack netem.
 
-After each fault all ranks must end within --comm_timeout and the time of the last resort; an
+After each fault all ranks must end within --comm_timeout and the time of the watchdog; an
 error must name a rank concerned or the reason; the checkpoints that were complete must be intact,
 as far as --keep_last keeps them; and the run, started again with --resume=auto, must have the
 losses and the model of one process alone, bit for bit. Prints a table of kinds and outcomes, and
@@ -49,7 +49,7 @@ CHECKPOINT_EVERY = 2
 KEEP_LAST = 2
 COMM_TIMEOUT = 20
 # core/comm/process/process_world.h
-LAST_RESORT = 60
+WATCHDOG = 60
 # Seconds for everything else: the steps that remain, on a machine that is busy.
 SLACK = 90
 NETWORK = "10.79.0."
@@ -469,7 +469,7 @@ class Tester:
         before = checkpoints(out)
         pid = job.pids().get(rank)
         ran = rank in job.alive()
-        bound = COMM_TIMEOUT + LAST_RESORT + SLACK
+        bound = COMM_TIMEOUT + WATCHDOG + SLACK
         struck = time.monotonic()
         stopped = ()
         if kind == "kill" and ran:
@@ -539,7 +539,7 @@ class Tester:
         if self.damaged(out):
             return "DAMAGED", "checkpoints of the steps %s" % self.damaged(out)
         self.job = job = Job(self, out, flags)
-        if not job.wait(COMM_TIMEOUT + LAST_RESORT + SLACK):
+        if not job.wait(COMM_TIMEOUT + WATCHDOG + SLACK):
             job.finish(self.network)
             return "HANG", "when resumed"
         if not job.finish(self.network):

@@ -21,7 +21,7 @@
 #include "zeroth/core/comm/checked_communicator.h"
 #include "zeroth/core/comm/mpi/mpi_channel.h"
 #include "zeroth/core/comm/mpi/mpi_engine.h"
-#include "zeroth/core/comm/process/last_resort.h"
+#include "zeroth/core/comm/process/hang_watchdog.h"
 #include "zeroth/core/comm/process/meeting.h"
 #include "zeroth/core/comm/process/process_environment.h"
 #include "zeroth/core/comm/process/process_world.h"
@@ -192,14 +192,14 @@ absl::StatusOr<std::string> ExchangeAddress(const ProcessEnvironment& environmen
   if (engine->rank() == 0) {
     message = EncodeAddress(own);
     for (int peer = 1; peer < engine->size(); ++peer) {
-      messages.push_back({mpi::Message::Way::kSend, peer, message.data(), bytes});
+      messages.push_back({mpi::Message::Direction::kSend, peer, message.data(), bytes});
     }
   } else {
-    messages.push_back({mpi::Message::Way::kReceive, 0, message.data(), bytes});
+    messages.push_back({mpi::Message::Direction::kReceive, 0, message.data(), bytes});
   }
   const absl::Duration most = StartTimeout(options);
   const auto begin = std::chrono::steady_clock::now();
-  std::optional<LastResort> last_resort;
+  std::optional<HangWatchdog> hang_watchdog;
   const std::shared_ptr<mpi::Engine::Exchange> exchange = engine->Start(mpi::kAddressTag, messages);
   while (!engine->WaitFor(*exchange, std::chrono::milliseconds(100))) {
     if (absl::FromChrono(std::chrono::steady_clock::now() - begin) < most) continue;
@@ -208,8 +208,8 @@ absl::StatusOr<std::string> ExchangeAddress(const ProcessEnvironment& environmen
                      " on the way to rank 0: its address does not come by MPI; has rank 0 begun to "
                      "communicate?"));
     // Abandon does not help while the engine's thread hangs inside MPI.
-    if (!last_resort.has_value()) {
-      last_resort.emplace(options.ends_stuck_process, [engine, late] {
+    if (!hang_watchdog.has_value()) {
+      hang_watchdog.emplace(options.ends_stuck_process, [engine, late] {
         return absl::StrCat("rank ", engine->rank(), ": ", late.ToString(), "; ",
                             engine->Unfinished());
       });

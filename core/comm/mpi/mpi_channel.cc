@@ -52,7 +52,7 @@ absl::Status Channel::Agree(const CollectiveCall& call) {
 std::shared_ptr<Engine::Exchange> Channel::Start(absl::Span<const RankMessage> messages) {
   std::vector<Message> in_world;
   for (const RankMessage& message : messages) {
-    in_world.push_back({message.is_send ? Message::Way::kSend : Message::Way::kReceive,
+    in_world.push_back({message.is_send ? Message::Direction::kSend : Message::Direction::kReceive,
                         seat_.world_ranks[static_cast<size_t>(message.peer)], message.data.data,
                         ByteSize(message.data)});
   }

@@ -55,7 +55,7 @@ class Channel {
   // Waits for the messages. If the world breaks meanwhile, living ranks still finish the call that
   // they agreed on. After a few seconds the other ranks count as lost, and MPI is abandoned. So
   // after an error no message touches memory any more. Finish does not return while the engine's
-  // thread hangs in the library: then the world's last resort ends the process.
+  // thread hangs in the library: then the world's watchdog ends the process.
   absl::Status Finish(Engine::Exchange& exchange, const CollectiveCall& call);
   absl::Status Move(absl::Span<const RankMessage> messages, const CollectiveCall& call) {
     return Finish(*Start(messages), call);

@@ -50,9 +50,10 @@ class Engine::Exchange {
   // These run on the engine's thread:
   absl::Status Begin(Library& library) {
     // Receives start first: the library copies a message that arrives before its receive.
-    for (const Message::Way way : {Message::Way::kReceive, Message::Way::kSend}) {
+    for (const Message::Direction direction :
+         {Message::Direction::kReceive, Message::Direction::kSend}) {
       for (Piece& piece : pieces_) {
-        if (piece.message.way != way) continue;
+        if (piece.message.direction != direction) continue;
         ZEROTH_ASSIGN_OR_RETURN(piece.request, library.Start(piece.message, tag_));
       }
     }
@@ -226,7 +227,7 @@ std::shared_ptr<Engine::Exchange> Engine::Start(int tag, const std::vector<Messa
   exchange->over_ = exchange->failed_ || exchange->IsEmpty();
   if (exchange->over_) return exchange;
   for (const Message& message : messages) {
-    if (message.way == Message::Way::kSend) bytes_sent_[message.peer] += message.bytes;
+    if (message.direction == Message::Direction::kSend) bytes_sent_[message.peer] += message.bytes;
   }
   submitted_.push_back(exchange);
   work_.notify_one();

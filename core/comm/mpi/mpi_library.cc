@@ -126,7 +126,8 @@ class Binding final : public Library {
       return Call(function, message.data, static_cast<int>(message.bytes), abi_.byte, message.peer,
                   tag, comm_, &request);
     };
-    ZEROTH_RETURN_IF_ERROR(message.way == Message::Way::kSend ? start(isend_) : start(irecv_));
+    ZEROTH_RETURN_IF_ERROR(message.direction == Message::Direction::kSend ? start(isend_)
+                                                                          : start(irecv_));
     return Pack(request);
   }
 

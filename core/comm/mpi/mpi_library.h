@@ -22,8 +22,8 @@ namespace zeroth::mpi {
 
 // Bytes to or from another rank. Does not own.
 struct Message {
-  enum class Way : uint8_t { kSend, kReceive };
-  Way way = Way::kSend;
+  enum class Direction : uint8_t { kSend, kReceive };
+  Direction direction = Direction::kSend;
   int peer = 0;  // a rank of MPI's world
   void* data = nullptr;
   int64_t bytes = 0;

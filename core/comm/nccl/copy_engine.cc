@@ -22,7 +22,7 @@ std::string NcclVersion(int code) {
 
 std::string CudaVersion(int code) { return absl::StrCat(code / 1000, ".", code % 1000 / 10); }
 
-std::string ObstacleOfRank(const RankAbility& rank) {
+std::string ObstacleOfRank(const RankCapabilities& rank) {
   if (rank.compiled_version < kFirstVersion) {
     return absl::StrCat("was built with the header of NCCL ", NcclVersion(rank.compiled_version),
                         ", expected 2.28 or newer");
@@ -49,28 +49,28 @@ absl::Status Refuse(absl::string_view obstacle) {
 
 }  // namespace
 
-std::string RankAbility::Serialize() const {
+std::string RankCapabilities::Serialize() const {
   WireWriter writer;
   writer.String(mode).String(host).String(boot).I32(compiled_version).I32(library_version);
   writer.I32(driver_version).String(memory_error);
   return writer.bytes();
 }
 
-absl::StatusOr<RankAbility> RankAbility::Parse(absl::string_view bytes) {
+absl::StatusOr<RankCapabilities> RankCapabilities::Parse(absl::string_view bytes) {
   WireReader reader(bytes);
-  RankAbility ability;
-  ability.mode = reader.String();
-  ability.host = reader.String();
-  ability.boot = reader.String();
-  ability.compiled_version = reader.I32();
-  ability.library_version = reader.I32();
-  ability.driver_version = reader.I32();
-  ability.memory_error = reader.String();
-  if (!reader.IsComplete()) return absl::InternalError("a rank's NCCL abilities are garbled");
-  return ability;
+  RankCapabilities capabilities;
+  capabilities.mode = reader.String();
+  capabilities.host = reader.String();
+  capabilities.boot = reader.String();
+  capabilities.compiled_version = reader.I32();
+  capabilities.library_version = reader.I32();
+  capabilities.driver_version = reader.I32();
+  capabilities.memory_error = reader.String();
+  if (!reader.IsComplete()) return absl::InternalError("a rank's NCCL capabilities are garbled");
+  return capabilities;
 }
 
-absl::StatusOr<CopyEnginePlan> CopyEnginePlan::Make(std::vector<RankAbility> ranks) {
+absl::StatusOr<CopyEnginePlan> CopyEnginePlan::Make(std::vector<RankCapabilities> ranks) {
   CopyEnginePlan plan;
   for (size_t i = 1; i < ranks.size(); ++i) {
     if (ranks[i].mode == ranks[0].mode) continue;
@@ -90,9 +90,9 @@ absl::StatusOr<CopyEnginePlan> CopyEnginePlan::Make(std::vector<RankAbility> ran
 
 std::string CopyEnginePlan::ObstacleOf(const std::vector<int>& world_ranks) const {
   if (!obstacle_.empty()) return obstacle_;
-  const RankAbility& first = ranks_[static_cast<size_t>(world_ranks.front())];
+  const RankCapabilities& first = ranks_[static_cast<size_t>(world_ranks.front())];
   for (const int rank : world_ranks) {
-    const RankAbility& other = ranks_[static_cast<size_t>(rank)];
+    const RankCapabilities& other = ranks_[static_cast<size_t>(rank)];
     if (other.host == first.host && other.boot == first.boot) continue;
     return absl::StrCat("rank ", world_ranks.front(), " is on ", first.host, " and rank ", rank,
                         " on ",

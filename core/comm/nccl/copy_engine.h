@@ -1,7 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // Decides which groups gather by their devices' copy engines. All ranks make the same decision
-// once, before they create communicators, from the abilities of all ranks. Nothing here calls NCCL.
+// once, before they create communicators, from the capabilities of all ranks. Nothing here calls
+// NCCL.
 
 #pragma once
 
@@ -16,7 +17,7 @@ namespace zeroth::nccl {
 
 // What one rank can do. Versions are in the libraries' own numbers: NCCL 2.28.9 is 22809, CUDA 13.0
 // is 13000.
-struct RankAbility {
+struct RankCapabilities {
   std::string mode;          // LaunchOptions::nccl_copy_engine
   std::string host;          // the machine's name
   std::string boot;          // the machine's boot id, which tells machines of one name apart
@@ -26,8 +27,8 @@ struct RankAbility {
   std::string memory_error;  // why no memory can be registered; empty if some can
 
   std::string Serialize() const;
-  // Internal if the bytes are not a RankAbility.
-  static absl::StatusOr<RankAbility> Parse(absl::string_view bytes);
+  // Internal if the bytes are not a RankCapabilities.
+  static absl::StatusOr<RankCapabilities> Parse(absl::string_view bytes);
 };
 
 // NCCL gathers by copy engines if the communicator asks for it (CTA policy zero, from 2.28 on), all
@@ -39,7 +40,7 @@ class CopyEnginePlan {
   CopyEnginePlan() = default;
   // `ranks` are all ranks of the world, in order. InvalidArgument if their modes differ.
   // FailedPrecondition if the mode is "on" and some rank cannot, naming the rank and the reason.
-  static absl::StatusOr<CopyEnginePlan> Make(std::vector<RankAbility> ranks);
+  static absl::StatusOr<CopyEnginePlan> Make(std::vector<RankCapabilities> ranks);
 
   // True if memory has to be allocated such that it can be registered.
   bool enabled() const { return obstacle_.empty() && !ranks_.empty(); }
@@ -56,7 +57,7 @@ class CopyEnginePlan {
   // Returns why the group cannot gather by copy engines; empty if it can.
   std::string ObstacleOf(const std::vector<int>& world_ranks) const;
 
-  std::vector<RankAbility> ranks_;
+  std::vector<RankCapabilities> ranks_;
   std::string obstacle_;  // why no group can
 };
 

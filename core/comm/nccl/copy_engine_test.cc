@@ -16,8 +16,8 @@ namespace {
 using ::testing::HasSubstr;
 
 // Four ranks, two on each of two machines, that lack nothing.
-std::vector<RankAbility> TwoMachines(const std::string& mode) {
-  std::vector<RankAbility> ranks(4);
+std::vector<RankCapabilities> TwoMachines(const std::string& mode) {
+  std::vector<RankCapabilities> ranks(4);
   for (size_t i = 0; i < ranks.size(); ++i) {
     ranks[i].mode = mode;
     ranks[i].host = i < 2 ? "left" : "right";
@@ -54,8 +54,8 @@ TEST(CopyEnginePlanTest, GroupsOfSeveralMachinesDoNot) {
   EXPECT_THAT(chosen->Note({1, 3}), HasSubstr("by NCCL's kernels: rank 1 is on left and rank 3 on "
                                               "right"));
 
-  std::vector<RankAbility> namesakes = TwoMachines("auto");
-  for (RankAbility& rank : namesakes) rank.host = "node";
+  std::vector<RankCapabilities> namesakes = TwoMachines("auto");
+  for (RankCapabilities& rank : namesakes) rank.host = "node";
   const absl::StatusOr<CopyEnginePlan> of_one_name = CopyEnginePlan::Make(namesakes);
   ASSERT_TRUE(of_one_name.ok()) << of_one_name.status();
   EXPECT_TRUE(of_one_name->Registers({2, 3}));
@@ -73,21 +73,21 @@ TEST(CopyEnginePlanTest, GroupsOfSeveralMachinesDoNot) {
 
 TEST(CopyEnginePlanTest, OneRankThatCannotStopsAll) {
   struct Lack {
-    void (*make)(RankAbility&);
+    void (*make)(RankCapabilities&);
     const char* words;
   };
   const Lack lacks[] = {
-      {[](RankAbility& rank) { rank.compiled_version = 22703; },
+      {[](RankCapabilities& rank) { rank.compiled_version = 22703; },
        "rank 3 was built with the header of NCCL 2.27.3, expected 2.28"},
-      {[](RankAbility& rank) { rank.library_version = 22705; },
+      {[](RankCapabilities& rank) { rank.library_version = 22705; },
        "rank 3 runs NCCL 2.27.5, expected 2.28"},
-      {[](RankAbility& rank) { rank.driver_version = 12040; },
+      {[](RankCapabilities& rank) { rank.driver_version = 12040; },
        "rank 3 has a driver for CUDA 12.4, expected 12.5"},
-      {[](RankAbility& rank) { rank.memory_error = "none left"; },
+      {[](RankCapabilities& rank) { rank.memory_error = "none left"; },
        "rank 3 has no memory to register: none left"},
   };
   for (const Lack& lack : lacks) {
-    std::vector<RankAbility> ranks = TwoMachines("auto");
+    std::vector<RankCapabilities> ranks = TwoMachines("auto");
     lack.make(ranks[3]);
     const absl::StatusOr<CopyEnginePlan> chosen = CopyEnginePlan::Make(ranks);
     ASSERT_TRUE(chosen.ok()) << chosen.status();
@@ -96,7 +96,7 @@ TEST(CopyEnginePlanTest, OneRankThatCannotStopsAll) {
     EXPECT_FALSE(*chosen->GathersByCopyEngine({0, 1}));
     EXPECT_THAT(chosen->Note({0, 1}), HasSubstr(lack.words));
 
-    for (RankAbility& rank : ranks) rank.mode = "on";
+    for (RankCapabilities& rank : ranks) rank.mode = "on";
     const absl::Status refused = CopyEnginePlan::Make(ranks).status();
     EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
     EXPECT_THAT(std::string(refused.message()), HasSubstr(lack.words));
@@ -104,7 +104,7 @@ TEST(CopyEnginePlanTest, OneRankThatCannotStopsAll) {
 }
 
 TEST(CopyEnginePlanTest, OffIsOffWhateverRanksCan) {
-  std::vector<RankAbility> ranks = TwoMachines("off");
+  std::vector<RankCapabilities> ranks = TwoMachines("off");
   ranks[1].library_version = 0;
   const absl::StatusOr<CopyEnginePlan> plan = CopyEnginePlan::Make(ranks);
   ASSERT_TRUE(plan.ok()) << plan.status();
@@ -115,7 +115,7 @@ TEST(CopyEnginePlanTest, OffIsOffWhateverRanksCan) {
 }
 
 TEST(CopyEnginePlanTest, ModesThatDifferAreAnError) {
-  std::vector<RankAbility> ranks = TwoMachines("auto");
+  std::vector<RankCapabilities> ranks = TwoMachines("auto");
   ranks[2].mode = "off";
   const absl::Status refused = CopyEnginePlan::Make(ranks).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
@@ -123,9 +123,9 @@ TEST(CopyEnginePlanTest, ModesThatDifferAreAnError) {
 }
 
 TEST(RankAbilityTest, IsSentAsBytes) {
-  RankAbility ability = TwoMachines("on")[2];
-  ability.memory_error = "cuMem is off";
-  const absl::StatusOr<RankAbility> read = RankAbility::Parse(ability.Serialize());
+  RankCapabilities capabilities = TwoMachines("on")[2];
+  capabilities.memory_error = "cuMem is off";
+  const absl::StatusOr<RankCapabilities> read = RankCapabilities::Parse(capabilities.Serialize());
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->mode, "on");
   EXPECT_EQ(read->host, "right");
@@ -135,10 +135,10 @@ TEST(RankAbilityTest, IsSentAsBytes) {
   EXPECT_EQ(read->driver_version, 13000);
   EXPECT_EQ(read->memory_error, "cuMem is off");
 
-  const std::string bytes = ability.Serialize();
-  EXPECT_FALSE(RankAbility::Parse(bytes.substr(0, bytes.size() - 1)).ok());
-  EXPECT_FALSE(RankAbility::Parse(bytes + "x").ok());
-  EXPECT_FALSE(RankAbility::Parse("").ok());
+  const std::string bytes = capabilities.Serialize();
+  EXPECT_FALSE(RankCapabilities::Parse(bytes.substr(0, bytes.size() - 1)).ok());
+  EXPECT_FALSE(RankCapabilities::Parse(bytes + "x").ok());
+  EXPECT_FALSE(RankCapabilities::Parse("").ok());
 }
 
 }  // namespace

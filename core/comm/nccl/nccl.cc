@@ -50,38 +50,38 @@ absl::StatusOr<int> ChooseDevice(const ProcessEnvironment& environment) {
                             " GPUs; start at most one process per GPU");
 }
 
-// Returns this rank's abilities, with memory of `device`. `mode` is
+// Returns this rank's capabilities, with memory of `device`. `mode` is
 // LaunchOptions::nccl_copy_engine.
-nccl::RankAbility OwnAbility(const std::string& mode, int device) {
+nccl::RankCapabilities OwnCapabilities(const std::string& mode, int device) {
   // Large enough to be mapped by itself, and still small.
   constexpr size_t kProbeBytes = size_t{1} << 20;
-  nccl::RankAbility ability;
-  ability.mode = mode;
-  ability.host = HostName();
-  ability.boot = BootId();
-  ability.compiled_version = NCCL_VERSION_CODE;
+  nccl::RankCapabilities capabilities;
+  capabilities.mode = mode;
+  capabilities.host = HostName();
+  capabilities.boot = BootId();
+  capabilities.compiled_version = NCCL_VERSION_CODE;
   // An unknown version stays 0, which no plan accepts.
-  static_cast<void>(ncclGetVersion(&ability.library_version));
-  static_cast<void>(cudaDriverGetVersion(&ability.driver_version));
-  if (mode == "off") return ability;
+  static_cast<void>(ncclGetVersion(&capabilities.library_version));
+  static_cast<void>(cudaDriverGetVersion(&capabilities.driver_version));
+  if (mode == "off") return capabilities;
   nccl::NcclMemory probe(device);
   const absl::StatusOr<void*> data = probe.Allocate(kProbeBytes);
   if (data.ok()) {
     probe.Free(*data, kProbeBytes);
   } else {
-    ability.memory_error = std::string(data.status().message());
+    capabilities.memory_error = std::string(data.status().message());
   }
-  return ability;
+  return capabilities;
 }
 
-// Makes the plan for gathers by copy engines from the abilities of all ranks. Collective.
+// Makes the plan for gathers by copy engines from the capabilities of all ranks. Collective.
 absl::StatusOr<nccl::CopyEnginePlan> AgreeOnCopyEngines(ProcessWorld& processes,
-                                                        const nccl::RankAbility& own) {
+                                                        const nccl::RankCapabilities& own) {
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<std::string> all,
                           processes.Meet(kWorldGroup, own.Serialize()));
-  std::vector<nccl::RankAbility> ranks;
+  std::vector<nccl::RankCapabilities> ranks;
   for (const std::string& bytes : all) {
-    ZEROTH_ASSIGN_OR_RETURN(ranks.emplace_back(), nccl::RankAbility::Parse(bytes));
+    ZEROTH_ASSIGN_OR_RETURN(ranks.emplace_back(), nccl::RankCapabilities::Parse(bytes));
   }
   return nccl::CopyEnginePlan::Make(std::move(ranks));
 }
@@ -100,7 +100,7 @@ absl::Status RunRank(const ProcessEnvironment& environment, const LaunchOptions&
   ZEROTH_CUDA_RETURN_IF_ERROR(cudaSetDevice(device));
   ZEROTH_ASSIGN_OR_RETURN(
       nccl::CopyEnginePlan copy_engines,
-      AgreeOnCopyEngines(*processes, OwnAbility(options.nccl_copy_engine, device)));
+      AgreeOnCopyEngines(*processes, OwnCapabilities(options.nccl_copy_engine, device)));
   ZEROTH_RETURN_IF_ERROR(processes->AnnounceNode());
   rank.world = std::make_shared<nccl::World>(processes, device, options.reduction == "nccl",
                                              std::move(copy_engines));

@@ -23,7 +23,7 @@
 #include "zeroth/core/comm/nccl/emulation/emulated_nccl.h"
 #include "zeroth/core/comm/nccl/nccl.h"
 #include "zeroth/core/comm/nccl/testing/nccl_test_ranks.h"
-#include "zeroth/core/comm/process/last_resort.h"
+#include "zeroth/core/comm/process/hang_watchdog.h"
 
 namespace zeroth::testing {
 namespace {
@@ -88,7 +88,7 @@ TEST_P(StuckCopyEngineTest, EndsItsProcessOrStaysWithTheReason) {
     LaunchOptions options;
     options.world_size = 2;
     options.ends_stuck_process = ends;
-    LastResort::ShortenForTest(absl::Seconds(1));
+    HangWatchdog::ShortenForTest(absl::Seconds(1));
     const auto gather = [&](TestRank& test) -> absl::Status {
       ZEROTH_ASSIGN_OR_RETURN(const auto group, test.world.SplitForGathers(0, rank));
       ZEROTH_ASSIGN_OR_RETURN(const Tensor full, TransportFloats(test, 8));

@@ -15,7 +15,7 @@
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/base/thread.h"
-#include "zeroth/core/comm/process/last_resort.h"
+#include "zeroth/core/comm/process/hang_watchdog.h"
 
 namespace zeroth::nccl {
 namespace {
@@ -194,10 +194,10 @@ World::~World() {
   while (processes_->status().ok() && Clock::now() < deadline && !FreeRetired()) {
     std::this_thread::sleep_for(kFreePause);
   }
-  // A broken world of processes has a last resort already.
-  std::optional<LastResort> last_resort;
+  // A broken world of processes has a watchdog already.
+  std::optional<HangWatchdog> hang_watchdog;
   if (processes_->UnsettledStatus().ok()) {
-    last_resort.emplace(
+    hang_watchdog.emplace(
         processes_->ends_stuck_process(), [handles = handles_, failed = processes_->Failed()] {
           return absl::StrCat(failed,
                               ": its NCCL communicators cannot be freed: ", handles->Unfinished());

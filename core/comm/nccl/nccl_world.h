@@ -130,7 +130,7 @@ class HandleSet {
 // Thread-safe.
 //
 // Copy engines wait until peers write to memory, which NCCL cannot stop. Then neither the device
-// nor a host that waits for it ever ends, and only the world's last resort helps.
+// nor a host that waits for it ever ends, and only the world's watchdog helps.
 class World {
  public:
   World(std::shared_ptr<ProcessWorld> processes, int device, bool library_reduces,

@@ -80,11 +80,11 @@ bool CoordinatorWorld::Handle(size_t connection, absl::string_view frame) {
   return understood;
 }
 
-absl::Status CoordinatorWorld::Join(size_t connection, const Announcement& who) {
+absl::Status CoordinatorWorld::Join(size_t connection, const RankIdentity& who) {
   if (!refused_.ok()) return refused_;
   const auto refuse = [&](const std::string& what) {
     const absl::Status reason = absl::InvalidArgumentError(what);
-    if (options_.key.Tells()) RefuseAll(reason);
+    if (options_.key.IsSet()) RefuseAll(reason);
     return reason;
   };
   if (who.world_size != options_.world_size || who.rank < 0 || who.rank >= who.world_size) {

@@ -42,7 +42,7 @@ class CoordinatorWorld {
   // join. If the job has an id or a secret, the rank is certainly of this job, so all ranks are
   // refused for the same reason. Otherwise it may be of another job, and the ranks of this job go
   // on waiting.
-  absl::Status Join(size_t connection, const Announcement& who);
+  absl::Status Join(size_t connection, const RankIdentity& who);
   // Handles a rank's message. Returns false if the message breaks the protocol.
   bool Handle(size_t connection, absl::string_view frame);
   void Disconnected(size_t connection);

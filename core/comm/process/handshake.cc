@@ -41,7 +41,7 @@ std::string ProofOfCoordinator(const JobKey& key, absl::string_view rank_nonce,
 }
 
 std::string ProofOfRank(const JobKey& key, absl::string_view rank_nonce, absl::string_view nonce,
-                        const Announcement& who) {
+                        const RankIdentity& who) {
   WireWriter said;
   said.String("a rank").String(key.id).String(rank_nonce).String(nonce);
   said.I32(who.world_size).I32(who.rank).String(who.back_end);
@@ -65,7 +65,7 @@ std::string RankHandshake::Hello() const {
 }
 
 absl::StatusOr<std::string> RankHandshake::Join(absl::string_view challenge,
-                                                const Announcement& own) const {
+                                                const RankIdentity& own) const {
   WireReader reader(challenge);
   const auto type = static_cast<MessageType>(reader.U8());
   const std::string nonce = reader.String();
@@ -119,7 +119,7 @@ CoordinatorHandshake::Step CoordinatorHandshake::Hello(WireReader& reader) {
 }
 
 CoordinatorHandshake::Step CoordinatorHandshake::Join(WireReader& reader) const {
-  Announcement who;
+  RankIdentity who;
   who.world_size = reader.I32();
   who.rank = reader.I32();
   who.back_end = reader.String();

@@ -30,14 +30,14 @@ struct JobKey {
   // Returns a random id and a random secret.
   static absl::StatusOr<JobKey> New();
   // True if the key distinguishes this job's ranks from those of other jobs.
-  bool Tells() const { return !id.empty() || !secret.empty(); }
+  bool IsSet() const { return !id.empty() || !secret.empty(); }
 };
 
 // Returns random bytes that nobody can predict. Internal if the system has none.
 absl::StatusOr<std::string> NewNonce();
 
 // What a rank says about itself.
-struct Announcement {
+struct RankIdentity {
   int world_size = 1;
   int rank = 0;
   std::string back_end;
@@ -51,7 +51,7 @@ class RankHandshake {
   std::string Hello() const;
   // Returns the answer to a Challenge. InvalidArgument if `challenge` is not one, Unauthenticated
   // if its sender does not know the secret.
-  absl::StatusOr<std::string> Join(absl::string_view challenge, const Announcement& own) const;
+  absl::StatusOr<std::string> Join(absl::string_view challenge, const RankIdentity& own) const;
 
  private:
   const JobKey key_;
@@ -67,7 +67,7 @@ class CoordinatorHandshake {
 
   struct Step {
     std::string reply = "";                            // empty: none
-    std::optional<Announcement> joins = std::nullopt;  // set once the rank has proven who it is
+    std::optional<RankIdentity> joins = std::nullopt;  // set once the rank has proven who it is
     // Why the connection is not a rank of this job, worded to follow "it"; empty if it may be one.
     std::string fault = "";
   };

@@ -60,7 +60,7 @@ absl::StatusOr<std::unique_ptr<ProcessWorld>> ProcessWorld::Join(
 ProcessWorld::~ProcessWorld() {
   static_cast<void>(eventfd_write(stop_.descriptor(), 1));
   if (reader_.joinable()) reader_.join();
-  // Destroys the function, and the transport that it may own, while the last resort can still end
+  // Destroys the function, and the transport that it may own, while the watchdog can still end
   // a process whose transport hangs.
   std::function<std::string()> unfinished;
   std::lock_guard<std::mutex> lock(mutex_);
@@ -182,8 +182,8 @@ void ProcessWorld::Broken(const absl::Status& reason) {
     broken_ = SharedError(reason);
     stops = std::exchange(on_break_, {});
   }
-  last_resort_ = std::make_unique<LastResort>(ends_stuck_process(),
-                                              [this, reason] { return DescribeHang(reason); });
+  watchdog_ = std::make_unique<HangWatchdog>(ends_stuck_process(),
+                                             [this, reason] { return DescribeHang(reason); });
   for (const std::function<void()>& stop : stops) stop();
   std::lock_guard<std::mutex> lock(mutex_);
   stopped_ = true;
@@ -192,7 +192,7 @@ void ProcessWorld::Broken(const absl::Status& reason) {
 
 std::string ProcessWorld::DescribeHang(const absl::Status& reason) {
   std::string text = absl::StrCat("rank ", rank(), ": ", reason.ToString(), "; ",
-                                  absl::FormatDuration(LastResort::kTime), " later ");
+                                  absl::FormatDuration(HangWatchdog::kTime), " later ");
   std::string unfinished;
   std::string last;
   {

@@ -23,7 +23,7 @@
 
 #include "zeroth/core/comm/collective.h"
 #include "zeroth/core/comm/launcher.h"
-#include "zeroth/core/comm/process/last_resort.h"
+#include "zeroth/core/comm/process/hang_watchdog.h"
 #include "zeroth/core/comm/process/meeting.h"
 #include "zeroth/core/comm/process/messages.h"
 #include "zeroth/core/comm/process/process_environment.h"
@@ -80,8 +80,8 @@ class ProcessWorld {
   // it. If the world has broken already, runs it at once. `stop` must not wait for this rank's own
   // work, which may be waiting to learn that the world has broken.
   void OnBreak(std::function<void()> stop);
-  // `unfinished` returns what this rank's transport has not finished, for the message of the last
-  // resort; empty if nothing. It is called on another thread, and must not block.
+  // `unfinished` returns what this rank's transport has not finished, for the message of the
+  // watchdog; empty if nothing. It is called on another thread, and must not block.
   void NameUnfinished(std::function<std::string()> unfinished);
 
   // Posts this rank's next call in a group. Returns the call's number in the group, from 1, or the
@@ -118,7 +118,7 @@ class ProcessWorld {
   void Read();
   bool Handle(absl::string_view frame);
   void Broken(const absl::Status& reason);
-  // Returns the message of the last resort: what this process hangs in.
+  // Returns the message of the watchdog: what this process hangs in.
   std::string DescribeHang(const absl::Status& reason);
   absl::Status Send(const WireWriter& message);
   template <typename Predicate>
@@ -132,7 +132,7 @@ class ProcessWorld {
   const std::string back_end_;
 
   mutable std::mutex mutex_;
-  // Read by the last resort, so these are destroyed after it.
+  // Read by the watchdog, so these are destroyed after it.
   std::optional<SharedError> broken_;
   bool stopped_ = false;  // the world has broken, and the hooks of OnBreak have run
   bool has_returned_ = false;
@@ -141,7 +141,7 @@ class ProcessWorld {
   std::optional<SharedError> all_returned_;  // its code is OK if all ranks succeeded
 
   // Set when the world breaks. Destroyed after all later members, whose destruction may hang.
-  std::unique_ptr<LastResort> last_resort_;
+  std::unique_ptr<HangWatchdog> watchdog_;
   // Destroyed after all later members, because it has rank 0's coordinator.
   Meeting meeting_;
   const Socket stop_;  // ends the reading thread

@@ -27,7 +27,7 @@
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
 
-#include "zeroth/core/comm/process/last_resort.h"
+#include "zeroth/core/comm/process/hang_watchdog.h"
 #include "zeroth/core/comm/process/process_environment.h"
 #include "zeroth/core/comm/process/socket.h"
 #include "zeroth/core/comm/process/testing/test_environment.h"
@@ -389,7 +389,7 @@ void ExpectLastWords(const RankMain& rank_main, const std::vector<std::string>& 
   ASSERT_GE(child, 0);
   if (child == 0) {
     if (std::freopen((file + ".log").c_str(), "w", stderr) == nullptr) _exit(2);
-    LastResort::ShortenForTest(absl::Milliseconds(200));
+    HangWatchdog::ShortenForTest(absl::Milliseconds(200));
     RunRank(TestEnvironment(1, 2, file), absl::Minutes(5), rank_main).IgnoreError();
     _exit(0);
   }
@@ -416,7 +416,7 @@ TEST(LastResortTest, AProcessStaysIfItsCallerSaysSo) {
   ASSERT_GE(child, 0);
   if (child == 0) {
     if (std::freopen(log.c_str(), "w", stderr) == nullptr) _exit(2);
-    LastResort::ShortenForTest(absl::Milliseconds(50));
+    HangWatchdog::ShortenForTest(absl::Milliseconds(50));
     LaunchOptions options;
     options.ends_stuck_process = false;
     auto world = ProcessWorld::Join(TestEnvironment(1, 2, file), options, "test");
@@ -492,7 +492,7 @@ TEST(NoThreadsTest, AnotherRankSaysSo) {
   ExpectError(status, absl::StatusCode::kUnavailable, {"rank 1 failed"});
 }
 
-// If no thread can start for the last resort, the error of a broken world is still reported.
+// If no thread can start for the watchdog, the error of a broken world is still reported.
 TEST(NoThreadsTest, TheErrorOfTheWorldIsNotLost) {
   const absl::Status status = RunBesideAChild(
       [](ProcessWorld& world) {
@@ -511,10 +511,10 @@ TEST(NoThreadsTest, TheErrorOfTheWorldIsNotLost) {
   ExpectError(status, absl::StatusCode::kDataLoss, {"rank 0 failed: no more data"});
 }
 
-// A process that ends well may destroy its last resort just as that begins to wait.
+// A process that ends well may destroy its watchdog just as that begins to wait.
 TEST(LastResortTest, IsNotTakenByAProcessThatEndsAtOnce) {
   for (int i = 0; i < 20'000; ++i) {
-    const LastResort unneeded(/*ends_process=*/true, [] { return std::string("taken"); });
+    const HangWatchdog unneeded(/*ends_process=*/true, [] { return std::string("taken"); });
     const auto end = std::chrono::steady_clock::now() + std::chrono::nanoseconds(i % 1000 * 100);
     while (std::chrono::steady_clock::now() < end) {
     }

@@ -216,7 +216,7 @@ TEST(MpiRanks, OneHangsInsideMpi) {
   const auto engine = mpi::Engine::Get();
   ASSERT_TRUE(engine.ok()) << engine.status();
   // Longer than the engine takes to abandon MPI.
-  if ((*engine)->rank() == 1) LastResort::ShortenForTest(absl::Seconds(9));
+  if ((*engine)->rank() == 1) HangWatchdog::ShortenForTest(absl::Seconds(9));
   LaunchOptions options;
   options.timeout = absl::Seconds(2);
   const absl::Status status = RunOnCpu(

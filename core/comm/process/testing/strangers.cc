@@ -28,7 +28,7 @@ std::string RandomText(std::mt19937& random, size_t bytes) {
 }
 
 // Sends the messages of a handshake for the job `key`, whatever the answers are.
-void Greet(const Socket& socket, const JobKey& key, const Announcement& who) {
+void Greet(const Socket& socket, const JobKey& key, const RankIdentity& who) {
   const RankHandshake handshake(key, std::string(32, 'n'));
   static_cast<void>(SendAll(socket, Frame(handshake.Hello())));
   FrameReader reader;
@@ -123,7 +123,7 @@ void Strangers::Round(const MeetingPlace& place) {
       static_cast<void>(SendAll(*socket, noise));
     }
   }
-  const Announcement rank = {2, 1, "test"};
+  const RankIdentity rank = {2, 1, "test"};
   for (const JobKey& key : {JobKey{"another job", place.key.secret},
                             JobKey{place.key.id, place.key.secret + "?"}, JobKey{}}) {
     if (const auto socket = Come(place); socket.has_value()) Greet(*socket, key, rank);

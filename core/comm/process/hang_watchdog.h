@@ -16,11 +16,11 @@ namespace zeroth {
 // the result as a line on standard error, and ends the process with exit code 1, or lets it stay if
 // `ends_process` is false (LaunchOptions::ends_stuck_process). `what` must not block. If no thread
 // can be started, it only says so there.
-class LastResort {
+class HangWatchdog {
  public:
   static constexpr absl::Duration kTime = absl::Seconds(60);
 
-  LastResort(bool ends_process, std::function<std::string()> what);
+  HangWatchdog(bool ends_process, std::function<std::string()> what);
 
   // Applies to objects that are created from now on in this process.
   static void ShortenForTest(absl::Duration time);

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/core/comm/process/last_resort.h"
+#include "zeroth/core/comm/process/hang_watchdog.h"
 
 #include <atomic>
 #include <chrono>
@@ -16,11 +16,11 @@
 namespace zeroth {
 namespace {
 
-std::atomic<int64_t> time_ms{absl::ToInt64Milliseconds(LastResort::kTime)};
+std::atomic<int64_t> time_ms{absl::ToInt64Milliseconds(HangWatchdog::kTime)};
 
 }  // namespace
 
-LastResort::LastResort(bool ends_process, std::function<std::string()> what) {
+HangWatchdog::HangWatchdog(bool ends_process, std::function<std::string()> what) {
   try {
     thread_ = std::jthread([ends_process, time = std::chrono::milliseconds(time_ms),
                             what = std::move(what)](const std::stop_token& in_time) {
@@ -43,6 +43,8 @@ LastResort::LastResort(bool ends_process, std::function<std::string()> what) {
   }
 }
 
-void LastResort::ShortenForTest(absl::Duration time) { time_ms = absl::ToInt64Milliseconds(time); }
+void HangWatchdog::ShortenForTest(absl::Duration time) {
+  time_ms = absl::ToInt64Milliseconds(time);
+}
 
 }  // namespace zeroth
