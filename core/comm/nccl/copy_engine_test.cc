@@ -122,7 +122,7 @@ TEST(CopyEnginePlanTest, ModesThatDifferAreAnError) {
   EXPECT_THAT(std::string(refused.message()), HasSubstr("auto on rank 0 and off on rank 2"));
 }
 
-TEST(RankAbilityTest, IsSentAsBytes) {
+TEST(RankCapabilitiesTest, IsSentAsBytes) {
   RankCapabilities capabilities = TwoMachines("on")[2];
   capabilities.memory_error = "cuMem is off";
   const absl::StatusOr<RankCapabilities> read = RankCapabilities::Parse(capabilities.Serialize());
