@@ -129,10 +129,10 @@ int64_t TotalOf(const Timeline::MemorySample& sample) {
 
 // Returns at most two samples for each position of the compute stream: the highest and the last.
 std::vector<Timeline::MemorySample> MemoryOverTime(
-    const WorkLedger& ledger, const std::vector<PlannedAllocator::Moment>& moments) {
+    const WorkLedger& ledger, const std::vector<PlannedAllocator::MemorySnapshot>& snapshots) {
   std::vector<Timeline::MemorySample> samples;
-  for (const PlannedAllocator::Moment& moment : moments) {
-    const WorkLedger::Entry* const at = LastComputed(ledger, moment.entry);
+  for (const PlannedAllocator::MemorySnapshot& snapshot : snapshots) {
+    const WorkLedger::Entry* const at = LastComputed(ledger, snapshot.entry);
     const double seconds = at == nullptr ? 0 : at->begin;
     const size_t count = samples.size();
     if (count >= 2 && samples[count - 2].seconds == seconds) {
@@ -141,7 +141,7 @@ std::vector<Timeline::MemorySample> MemoryOverTime(
       }
       samples.pop_back();
     }
-    samples.push_back({seconds, moment.categories});
+    samples.push_back({seconds, snapshot.categories});
   }
   return samples;
 }
@@ -299,11 +299,13 @@ absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine
   const std::vector<Batch> batches(static_cast<size_t>(planned), batch);
   WorkLedger& ledger = device.ledger();
   OperationCounter operations(ledger, trainer->kernels());
-  PlannedAllocator::Moment peak;
+  PlannedAllocator::MemorySnapshot peak;
   for (int step = 0; step < kSteps; ++step) {
     const bool is_last = step == kSteps - 1;
     ledger.Clear();
-    if (is_last && (shown != nullptr || system.backward_in_one)) device.allocator().RecordMoments();
+    if (is_last && (shown != nullptr || system.backward_in_one)) {
+      device.allocator().RecordSnapshots();
+    }
     timeline.set_recording(true);
     ZEROTH_RETURN_IF_ERROR(trainer->Step(batches, options.peak_lr()).status());
     timeline.set_recording(false);
@@ -313,18 +315,18 @@ absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine
     peak = device.allocator().peak();
     if (peak.epoch == ledger.epoch()) plan.moment = MomentOf(ledger, peak.entry, spans);
     if (!is_last) continue;
-    std::vector<PlannedAllocator::Moment> moments = device.allocator().moments();
+    std::vector<PlannedAllocator::MemorySnapshot> snapshots = device.allocator().snapshots();
     if (system.backward_in_one) {
-      const auto* const end = MakeBackwardOnePiece(options, sharding, vocab, moments);
+      const auto* const end = MakeBackwardOnePiece(options, sharding, vocab, snapshots);
       const auto highest =
-          std::max_element(moments.begin(), moments.end(),
+          std::max_element(snapshots.begin(), snapshots.end(),
                            [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
       peak = *highest;
       plan.moment =
           &*highest == end ? "the end of the backward" : MomentOf(ledger, peak.entry, spans);
     }
     if (shown == nullptr) continue;
-    shown->memory = MemoryOverTime(ledger, moments);
+    shown->memory = MemoryOverTime(ledger, snapshots);
     shown->spans = std::move(spans);
   }
   plan.memory_peak_bytes = peak.bytes;

@@ -125,10 +125,10 @@ int64_t LateGradientShardBytes(const PlannedSystem& system, const TrainOptions& 
   return bytes;
 }
 
-const PlannedAllocator::Moment* MakeBackwardOnePiece(
+const PlannedAllocator::MemorySnapshot* MakeBackwardOnePiece(
     const TrainOptions& options, const Sharding& sharding, int64_t vocab,
-    std::vector<PlannedAllocator::Moment>& moments) {
-  using Moment = PlannedAllocator::Moment;
+    std::vector<PlannedAllocator::MemorySnapshot>& snapshots) {
+  using MemorySnapshot = PlannedAllocator::MemorySnapshot;
   constexpr auto kGradients = static_cast<size_t>(MemoryCategory::kGradients);
   constexpr auto kActivations = static_cast<size_t>(MemoryCategory::kActivations);
   const auto type = static_cast<int64_t>(SizeOf(options.mixed_precision().master_dtype));
@@ -142,23 +142,24 @@ const PlannedAllocator::Moment* MakeBackwardOnePiece(
       if (shape.rank() == 2 && shape.dim(0) == vocab) embedding = shape.numel();
     }
   }
-  // The end of backward: the last moment with the most gradients and with an activation.
-  const auto key = [](const Moment& moment) {
-    return std::make_pair(moment.categories[kGradients], moment.categories[kActivations] > 0);
+  // The end of backward: the last snapshot with the most gradients and with an activation.
+  const auto key = [](const MemorySnapshot& snapshot) {
+    return std::make_pair(snapshot.categories[kGradients], snapshot.categories[kActivations] > 0);
   };
-  const auto end =
-      std::max_element(moments.rbegin(), moments.rend(),
-                       [&](const Moment& a, const Moment& b) { return key(a) < key(b); });
+  const auto end = std::max_element(
+      snapshots.rbegin(), snapshots.rend(),
+      [&](const MemorySnapshot& a, const MemorySnapshot& b) { return key(a) < key(b); });
   const int64_t earlier = options.grad_accum > 1 ? elements * type : 0;
-  for (Moment& moment : moments) moment.categories[kGradients] = earlier;
+  for (MemorySnapshot& snapshot : snapshots) snapshot.categories[kGradients] = earlier;
   end->categories[kGradients] += elements * type;
   // The caller holds the logits, and autograd their gradient, the input of the compiled backward.
   end->categories[kActivations] = 2 * options.batch_size * options.seq_len * vocab * type;
   // The embedding's gradient comes last, and is accumulated in an fp32 workspace.
   end->categories[static_cast<size_t>(MemoryCategory::kWorkspace)] =
       embedding * static_cast<int64_t>(sizeof(float));
-  for (Moment& moment : moments) {
-    moment.bytes = std::accumulate(moment.categories.begin(), moment.categories.end(), int64_t{0});
+  for (MemorySnapshot& snapshot : snapshots) {
+    snapshot.bytes =
+        std::accumulate(snapshot.categories.begin(), snapshot.categories.end(), int64_t{0});
   }
   return &*end;
 }

@@ -51,12 +51,12 @@ std::optional<UnfusedLoss> UnfusedLossOf(const PlannedSystem& system, const Trai
 int64_t LateGradientShardBytes(const PlannedSystem& system, const TrainOptions& options,
                                bool in_full, const Sharding& sharding);
 
-// Rewrites the memory moments of a step that produces gradients one by one into those of a
+// Rewrites the memory snapshots of a step that produces gradients one by one into those of a
 // backward_in_one system, where all gradients of a micro-batch appear together at the end of
-// backward. Returns that moment, one of `moments`, which must not be empty. `vocab`: rows of the
-// embedding.
-const PlannedAllocator::Moment* MakeBackwardOnePiece(
+// backward. Returns the one at that end, in `snapshots`, which must not be empty. `vocab`: rows
+// of the embedding.
+const PlannedAllocator::MemorySnapshot* MakeBackwardOnePiece(
     const TrainOptions& options, const Sharding& sharding, int64_t vocab,
-    std::vector<PlannedAllocator::Moment>& moments);
+    std::vector<PlannedAllocator::MemorySnapshot>& snapshots);
 
 }  // namespace zeroth

@@ -59,7 +59,7 @@ void CachingAllocator::ReturnSegment(Block* block) {
   blocks_.erase(block->data);
 }
 
-CachingAllocator::Block* CachingAllocator::TakeFree(size_t block_bytes, bool small) {
+CachingAllocator::Block* CachingAllocator::TakeFreeBlock(size_t block_bytes, bool small) {
   FreeBlocks& blocks = FreeIn(open_pool_, small);
   Block key;
   key.bytes = block_bytes;
@@ -75,7 +75,7 @@ CachingAllocator::Block* CachingAllocator::TakeFree(size_t block_bytes, bool sma
   return block;
 }
 
-absl::StatusOr<void*> CachingAllocator::TakeFrom(MemorySource& source, size_t bytes) {
+absl::StatusOr<void*> CachingAllocator::AllocateFrom(MemorySource& source, size_t bytes) {
   absl::StatusOr<void*> data = source.Allocate(bytes);
   // An open pool has taken all cached segments, and none may be returned during a recording.
   if (data.ok() || open_pool_ != nullptr) return data;
@@ -94,7 +94,7 @@ CachingAllocator::Block* CachingAllocator::AddSegment(void* data, size_t bytes) 
 absl::StatusOr<CachingAllocator::Block*> CachingAllocator::NewSegment(size_t block_bytes,
                                                                       bool small) {
   size_t bytes = SegmentBytes(block_bytes, exact_);
-  absl::StatusOr<void*> data = TakeFrom(*source_, bytes);
+  absl::StatusOr<void*> data = AllocateFrom(*source_, bytes);
   if (!data.ok() && bytes > block_bytes) {
     bytes = block_bytes;  // the least that is enough
     data = source_->Allocate(bytes);
@@ -127,7 +127,7 @@ void CachingAllocator::Split(Block* block, size_t bytes) {
   blocks_.emplace(tail->data, std::move(tail));
 }
 
-void CachingAllocator::JoinNext(Block* block) {
+void CachingAllocator::MergeWithNext(Block* block) {
   Block* const next = block->next;
   block->bytes += next->bytes;
   block->touched |= next->touched;
@@ -144,7 +144,7 @@ absl::StatusOr<void*> CachingAllocator::AllocateRaw(size_t bytes, MemoryCategory
   std::lock_guard<std::mutex> lock(mutex_);
   const size_t block_bytes = BlockBytes(bytes, exact_);
   const bool small = bytes < kSmallBytes;
-  Block* block = TakeFree(block_bytes, small);
+  Block* block = TakeFreeBlock(block_bytes, small);
   if (block == nullptr) {
     ZEROTH_ASSIGN_OR_RETURN(block, NewSegment(block_bytes, small));
   }
@@ -165,7 +165,7 @@ absl::StatusOr<void*> CachingAllocator::AllocateTransportRaw(size_t bytes,
   }
   std::lock_guard<std::mutex> lock(mutex_);
   const size_t segment_bytes = std::max<size_t>(bytes, 1);
-  ZEROTH_ASSIGN_OR_RETURN(void* const data, TakeFrom(*transport_, segment_bytes));
+  ZEROTH_ASSIGN_OR_RETURN(void* const data, AllocateFrom(*transport_, segment_bytes));
   Block* const block = AddSegment(data, segment_bytes);
   block->transport = true;
   block->born = ++last_born_;
@@ -184,7 +184,7 @@ void CachingAllocator::FreeRaw(void* data, size_t bytes, MemoryCategory category
     block->pool->Use(-static_cast<int64_t>(bytes), category);
     Charge(*block->pool);
   }
-  GiveBack(block);
+  ReturnBlock(block);
 }
 
 bool CachingAllocator::MayBeRecorded(const Block& block) const {
@@ -194,7 +194,7 @@ bool CachingAllocator::MayBeRecorded(const Block& block) const {
   });
 }
 
-void CachingAllocator::GiveBack(Block* block) {
+void CachingAllocator::ReturnBlock(Block* block) {
   block->held = MayBeRecorded(*block);
   if (block->held) {
     held_.push_back(block);
@@ -204,12 +204,12 @@ void CachingAllocator::GiveBack(Block* block) {
   block->free = true;
   if (block->next != nullptr && block->next->free) {
     FreeOf(*block).erase(block->next);
-    JoinNext(block);
+    MergeWithNext(block);
   }
   if (block->previous != nullptr && block->previous->free) {
     block = block->previous;
     FreeOf(*block).erase(block);
-    JoinNext(block);
+    MergeWithNext(block);
   }
   FreeOf(*block).insert(block);
 }
@@ -280,7 +280,7 @@ void CachingAllocator::ReleasePool(PoolId id) {
     block->pool = nullptr;
     if (std::exchange(block->free, false)) unused.push_back(block.get());
   }
-  for (Block* const block : unused) GiveBack(block);
+  for (Block* const block : unused) ReturnBlock(block);
 }
 
 }  // namespace zeroth::cuda

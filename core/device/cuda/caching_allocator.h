@@ -125,20 +125,20 @@ class CachingAllocator final : public AccountingAllocator {
   // True if the recording of some pool may refer to the block.
   bool MayBeRecorded(const Block& block) const;
   // Makes a block that its owner has freed available, joined with its neighbours, or holds it.
-  void GiveBack(Block* block);
+  void ReturnBlock(Block* block);
   // Charges a closed pool's peak, less the bytes that its blocks' owners are charged for.
   void Charge(Pool& pool);
-  Block* TakeFree(size_t block_bytes, bool small);
+  Block* TakeFreeBlock(size_t block_bytes, bool small);
   // Allocates from `source`. If that fails and no pool is open, returns cached segments to their
   // sources and tries again.
-  absl::StatusOr<void*> TakeFrom(MemorySource& source, size_t bytes);
+  absl::StatusOr<void*> AllocateFrom(MemorySource& source, size_t bytes);
   // Adds the block of a new segment.
   Block* AddSegment(void* data, size_t bytes);
   absl::StatusOr<Block*> NewSegment(size_t block_bytes, bool small);
   // Splits the part of `block` beyond `bytes` off, if it is large enough to be useful.
   void Split(Block* block, size_t bytes);
   // Joins `block` with its next neighbour, which is free.
-  void JoinNext(Block* block);
+  void MergeWithNext(Block* block);
   // Returns a whole segment to its source.
   void ReturnSegment(Block* block);
   // Returns free segments to the source, except those that pools have or hold.

@@ -111,16 +111,16 @@ class PlannedStore final : public OffloadStore {
 
 }  // namespace
 
-PlannedAllocator::Moment PlannedAllocator::Now() const {
+PlannedAllocator::MemorySnapshot PlannedAllocator::TakeSnapshot() const {
   const MemoryStats& stats = account_.stats();
-  Moment now;
-  now.bytes = stats.total.current_bytes;
-  for (size_t i = 0; i < now.categories.size(); ++i) {
-    now.categories[i] = stats.categories[i].current_bytes;
+  MemorySnapshot snapshot;
+  snapshot.bytes = stats.total.current_bytes;
+  for (size_t i = 0; i < snapshot.categories.size(); ++i) {
+    snapshot.categories[i] = stats.categories[i].current_bytes;
   }
-  now.epoch = ledger_.epoch();
-  now.entry = static_cast<int>(ledger_.entries().size()) - 1;
-  return now;
+  snapshot.epoch = ledger_.epoch();
+  snapshot.entry = static_cast<int>(ledger_.entries().size()) - 1;
+  return snapshot;
 }
 
 absl::StatusOr<void*> PlannedAllocator::AllocateRaw(size_t bytes, MemoryCategory category) {
@@ -130,15 +130,15 @@ absl::StatusOr<void*> PlannedAllocator::AllocateRaw(size_t bytes, MemoryCategory
   void* const data = reinterpret_cast<void*>(next_);
   next_ += (bytes + kAlignment) / kAlignment * kAlignment;
   account_.Allocated(bytes, category);
-  if (account_.stats().total.current_bytes > peak_.bytes) peak_ = Now();
-  if (records_) moments_.push_back(Now());
+  if (account_.stats().total.current_bytes > peak_.bytes) peak_ = TakeSnapshot();
+  if (records_) snapshots_.push_back(TakeSnapshot());
   return data;
 }
 
 void PlannedAllocator::FreeRaw(void*, size_t bytes, MemoryCategory category) {
   std::lock_guard<std::mutex> lock(mutex_);
   account_.Freed(bytes, category);
-  if (records_) moments_.push_back(Now());
+  if (records_) snapshots_.push_back(TakeSnapshot());
 }
 
 PlannedDevice::PlannedDevice(Machine machine, const DeviceOptions& options)

@@ -26,24 +26,24 @@ namespace zeroth {
 
 inline constexpr char kPlannedDeviceType[] = "planned";
 
-// Remembers the memory account at its peak, and, after RecordMoments, at each change.
+// Remembers the memory account at its peak, and, after RecordSnapshots, at each change.
 class PlannedAllocator final : public AccountingAllocator {
  public:
   explicit PlannedAllocator(const WorkLedger& ledger) : ledger_(ledger) {}
 
-  struct Moment {
+  struct MemorySnapshot {
     int64_t bytes = 0;
     std::array<int64_t, kMemoryCategoryCount> categories{};
     int epoch = 0;                     // of the ledger
     int entry = WorkLedger::kNothing;  // the last that had been enqueued
   };
-  const Moment& peak() const { return peak_; }
-  // Keeps a moment for each allocation and each free from here on.
-  void RecordMoments() { records_ = true; }
-  const std::vector<Moment>& moments() const { return moments_; }
+  const MemorySnapshot& peak() const { return peak_; }
+  // Keeps a snapshot for each allocation and each free from here on.
+  void RecordSnapshots() { records_ = true; }
+  const std::vector<MemorySnapshot>& snapshots() const { return snapshots_; }
 
  private:
-  Moment Now() const;
+  MemorySnapshot TakeSnapshot() const;
 
   absl::StatusOr<void*> AllocateRaw(size_t bytes, MemoryCategory category) override;
   void FreeRaw(void* data, size_t bytes, MemoryCategory category) override;
@@ -51,9 +51,9 @@ class PlannedAllocator final : public AccountingAllocator {
 
   const WorkLedger& ledger_;
   uintptr_t next_ = uintptr_t{1} << 40;
-  Moment peak_;
+  MemorySnapshot peak_;
   bool records_ = false;
-  std::vector<Moment> moments_;
+  std::vector<MemorySnapshot> snapshots_;
 };
 
 // The loss of a system that does not fuse it with the head. The logits of all tokens have the dtype
