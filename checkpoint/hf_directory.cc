@@ -67,7 +67,7 @@ absl::StatusOr<HfDirectory> HfDirectory::Open(const std::string& path) {
   ZEROTH_ASSIGN_OR_RETURN(HfConfig config, HfConfig::Load(config_path));
   ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<const WeightsSource> weights, HfWeights::Open(path));
   if (!HasTextModel(config)) return HfDirectory(path, std::move(config), std::move(weights));
-  ZEROTH_ASSIGN_OR_RETURN(HfTextModel text, TakeTextModel(config, std::move(weights)));
+  ZEROTH_ASSIGN_OR_RETURN(HfTextModel text, ExtractTextModel(config, std::move(weights)));
   HfDirectory directory(path, std::move(text.config), std::move(text.weights));
   directory.left_out_ = std::move(text.left_out);
   return directory;
@@ -94,7 +94,7 @@ absl::Status HfDirectory::SetTokenizerFiles(const std::map<std::string, std::str
   return absl::OkStatus();
 }
 
-absl::Status HfDirectory::TakeTokenizer(const std::string& directory) {
+absl::Status HfDirectory::UseTokenizerOf(const std::string& directory) {
   const std::string own = std::exchange(tokenizer_path_, directory);
   const std::vector<std::string> files = TokenizerFiles();
   for (const char* name : {"tokenizer.json", "tokenizer.model", "vocab.json", "spiece.model"}) {

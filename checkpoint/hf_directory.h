@@ -41,7 +41,7 @@ class HfDirectory {
   absl::Status SetTokenizerFiles(const std::map<std::string, std::string>& files);
   // Uses the tokenizer and the chat template of another directory, such as an adapter's, if it has
   // a tokenizer. InvalidArgument if it has only a part of a tokenizer's files, such as a template.
-  absl::Status TakeTokenizer(const std::string& directory);
+  absl::Status UseTokenizerOf(const std::string& directory);
 
   const std::string& path() const { return path_; }
   // The directory of the tokenizer files.

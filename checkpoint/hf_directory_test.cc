@@ -106,14 +106,14 @@ TEST(HfDirectoryTest, TakesAWholeTokenizerOfAnAdapterOrNone) {
   auto directory = HfDirectory::Open(dir.path());
   ASSERT_TRUE(directory.ok()) << directory.status();
   const TemporaryDirectory adapter;
-  ASSERT_TRUE(directory->TakeTokenizer(adapter.path()).ok());
+  ASSERT_TRUE(directory->UseTokenizerOf(adapter.path()).ok());
   EXPECT_THAT(directory->TokenizerFiles(), ElementsAre(dir.File("tokenizer.json")));
   adapter.Write("chat_template.jinja", "");
-  EXPECT_THAT(std::string(directory->TakeTokenizer(adapter.path()).message()),
+  EXPECT_THAT(std::string(directory->UseTokenizerOf(adapter.path()).message()),
               HasSubstr("chat_template.jinja: is there without a tokenizer"));
   EXPECT_EQ(directory->tokenizer_path(), dir.path());
   adapter.Write("tokenizer.json", "{}");
-  ASSERT_TRUE(directory->TakeTokenizer(adapter.path()).ok());
+  ASSERT_TRUE(directory->UseTokenizerOf(adapter.path()).ok());
   EXPECT_THAT(directory->TokenizerFiles(),
               ElementsAre(adapter.File("chat_template.jinja"), adapter.File("tokenizer.json")));
   EXPECT_EQ(directory->ReadGenerationConfig()->value(), "base");

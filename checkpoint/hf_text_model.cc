@@ -90,8 +90,8 @@ bool HasTextModel(const HfConfig& config) {
   return type != config.json().end() && *type == "gemma3";
 }
 
-absl::StatusOr<HfTextModel> TakeTextModel(const HfConfig& config,
-                                          std::shared_ptr<const WeightsSource> weights) {
+absl::StatusOr<HfTextModel> ExtractTextModel(const HfConfig& config,
+                                             std::shared_ptr<const WeightsSource> weights) {
   const nlohmann::json& all = config.json();
   const auto found = all.find(kTextConfig);
   if (found == all.end() || !found->is_object()) {

@@ -22,7 +22,7 @@ struct HfTextModel {
   std::string left_out;  // the other parts that the files have, in words; empty if there are none
 };
 
-// Returns whether config.json describes a model of text and images that TakeTextModel takes:
+// Returns whether config.json describes a model of text and images that ExtractTextModel takes:
 // "model_type" is "gemma3" (Gemma3ForConditionalGeneration).
 bool HasTextModel(const HfConfig& config);
 
@@ -30,7 +30,7 @@ bool HasTextModel(const HfConfig& config);
 // of transformers' defaults, and the language model's tensors, under the prefix of
 // published files or that of transformers' modules. The vision tower is never read. InvalidArgument
 // if "text_config" is no object, or if the files have the same tensor under two names.
-absl::StatusOr<HfTextModel> TakeTextModel(const HfConfig& config,
-                                          std::shared_ptr<const WeightsSource> weights);
+absl::StatusOr<HfTextModel> ExtractTextModel(const HfConfig& config,
+                                             std::shared_ptr<const WeightsSource> weights);
 
 }  // namespace zeroth

@@ -177,8 +177,8 @@ absl::StatusOr<TensorFileWriter::Slot*> TensorFileWriter::FindSlot(absl::string_
   return &found->second;
 }
 
-absl::Status TensorFileWriter::Claim(absl::string_view name, Slot& slot, int64_t begin,
-                                     int64_t end) {
+absl::Status TensorFileWriter::ReserveBytes(absl::string_view name, Slot& slot, int64_t begin,
+                                            int64_t end) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (slot.written.Insert(begin, end)) return absl::OkStatus();
   return absl::AlreadyExistsError(absl::StrCat(path_, ": some of the bytes [", begin, ", ", end,
@@ -195,7 +195,7 @@ absl::Status TensorFileWriter::WriteBytes(absl::string_view name, int64_t begin,
                                               ") of tensor \"", name, "\", which has ", size,
                                               " in shape ", slot->entry.shape.ToString()));
   }
-  ZEROTH_RETURN_IF_ERROR(Claim(name, *slot, begin, begin + count));
+  ZEROTH_RETURN_IF_ERROR(ReserveBytes(name, *slot, begin, begin + count));
   absl::Status status =
       WriteAt(file_.descriptor(), temporary_, data_begin_ + slot->entry.begin + begin, bytes);
   if (!status.ok()) {

@@ -103,7 +103,7 @@ class TensorFileWriter {
   absl::StatusOr<Slot*> FindSlot(absl::string_view name);
   // Reserves bytes of a tensor before they are written, so that of two concurrent writers of the
   // same bytes the second is refused.
-  absl::Status Claim(absl::string_view name, Slot& slot, int64_t begin, int64_t end);
+  absl::Status ReserveBytes(absl::string_view name, Slot& slot, int64_t begin, int64_t end);
   absl::Status CheckComplete() const;
 
   const std::string path_;

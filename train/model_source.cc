@@ -277,7 +277,7 @@ absl::StatusOr<ModelSource> ModelSource::Open(const TrainOptions& options) {
   if (!options.init_adapter.empty()) {
     ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> model, source.Build());
     ZEROTH_ASSIGN_OR_RETURN(source.adapter_, OpenInitAdapter(options.init_adapter, *model));
-    ZEROTH_RETURN_IF_ERROR_WITH(source.directory_->TakeTokenizer(options.init_adapter),
+    ZEROTH_RETURN_IF_ERROR_WITH(source.directory_->UseTokenizerOf(options.init_adapter),
                                 "--init_adapter");
   }
   return source;

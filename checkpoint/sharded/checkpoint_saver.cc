@@ -139,7 +139,7 @@ void CheckpointSaver::AwaitFreeBuffer() {
   changed_.wait(lock, [&] { return buffers_in_use_ < options_.host_buffers; });
 }
 
-absl::Status CheckpointSaver::TakeBuffer(size_t size, PageBuffer& buffer) {
+absl::Status CheckpointSaver::AcquireBuffer(size_t size, PageBuffer& buffer) {
   const std::lock_guard<std::mutex> lock(mutex_);
   ++buffers_in_use_;
   if (!free_buffers_.empty()) {
@@ -158,7 +158,7 @@ absl::Status CheckpointSaver::TakeBuffer(size_t size, PageBuffer& buffer) {
   return absl::OkStatus();
 }
 
-void CheckpointSaver::GiveBuffer(PageBuffer buffer) {
+void CheckpointSaver::ReleaseBuffer(PageBuffer buffer) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     free_buffers_.push_back(std::move(buffer));
@@ -175,43 +175,45 @@ absl::Status CheckpointSaver::Plan(Job& job) const {
 absl::Status CheckpointSaver::CopyToHost(Job& job) {
   const absl::Status planned = Plan(job);
   // The buffer is acquired in any case, because the caller gives it back.
-  ZEROTH_RETURN_IF_ERROR(TakeBuffer(static_cast<size_t>(job.plan.file_bytes), job.buffer));
+  ZEROTH_RETURN_IF_ERROR(AcquireBuffer(static_cast<size_t>(job.plan.file_bytes), job.buffer));
   ZEROTH_RETURN_IF_ERROR(planned);
   return CopyShard(device_, job.pieces, job.plan, job.buffer.data());
 }
 
-absl::Status CheckpointSaver::ExchangeUntold() {
+absl::Status CheckpointSaver::ReportFailedSaves() {
   while (true) {
     absl::Status mine;
     {
       const std::lock_guard<std::mutex> lock(mutex_);
-      if (!untold_.empty()) {
-        const FailedSave& first = untold_.front();
+      if (!unreported_.empty()) {
+        const FailedSave& first = unreported_.front();
         mine = absl::Status(first.status.code(),
                             absl::StrCat(first.step, " ", first.status.message()));
       }
     }
-    const absl::Status told = Agree(mine, "ask for failed saves");
+    const absl::Status reported = Agree(mine, "ask for failed saves");
     // An error of the communicator itself breaks it.
     ZEROTH_RETURN_IF_ERROR(world_.status());
-    if (told.ok()) return absl::OkStatus();
+    if (reported.ok()) return absl::OkStatus();
     // The words are "rank 2: ", the step, and the reason.
-    const std::vector<std::string> words = absl::StrSplit(told.message(), absl::MaxSplits(' ', 3));
+    const std::vector<std::string> words =
+        absl::StrSplit(reported.message(), absl::MaxSplits(' ', 3));
     int64_t step = 0;
     ZEROTH_CHECK(words.size() == 4 && absl::SimpleAtoi(words[2], &step));
     const std::lock_guard<std::mutex> lock(mutex_);
-    const auto is_told = [&](const FailedSave& save) { return save.step == step; };
-    untold_.erase(std::remove_if(untold_.begin(), untold_.end(), is_told), untold_.end());
+    const auto is_reported = [&](const FailedSave& save) { return save.step == step; };
+    unreported_.erase(std::remove_if(unreported_.begin(), unreported_.end(), is_reported),
+                      unreported_.end());
     for (Job& job : jobs_) {
       if (job.step != step || !is_leader()) continue;
-      job.abandoned = absl::Status(told.code(), absl::StrCat("rank ", words[1], " ", words[3]));
+      job.abandoned = absl::Status(reported.code(), absl::StrCat("rank ", words[1], " ", words[3]));
       changed_.notify_all();
     }
   }
 }
 
 absl::Status CheckpointSaver::ExchangeOutcomes() {
-  ZEROTH_RETURN_IF_ERROR(ExchangeUntold());
+  ZEROTH_RETURN_IF_ERROR(ReportFailedSaves());
   nlohmann::json outcomes = nlohmann::json::array();
   if (is_leader()) {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -279,7 +281,7 @@ absl::Status CheckpointSaver::SaveNow(Job& job) {
 absl::Status CheckpointSaver::SaveInBackground(Job& job) {
   absl::Status status = Agree(CopyToHost(job), "copy a checkpoint");
   if (!status.ok()) {
-    GiveBuffer(std::move(job.buffer));
+    ReleaseBuffer(std::move(job.buffer));
     return status;
   }
   {

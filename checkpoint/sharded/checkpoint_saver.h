@@ -133,10 +133,11 @@ class CheckpointSaver {
   absl::Status PrepareDirectory(int64_t step) const;
   // Prepares the directory on rank 0. Returns the id of the save on every rank.
   absl::StatusOr<std::string> Begin(int64_t step);
-  // With async: broadcasts the outcomes that rank 0 knows. Before that, ExchangeUntold tells rank 0
-  // of failures that a rank could not write into a manifest, so that rank 0 stops waiting for them.
+  // With async: broadcasts the outcomes that rank 0 knows. Before that, ReportFailedSaves tells
+  // rank 0 of failures that a rank could not write into a manifest, so that rank 0 stops waiting
+  // for them.
   absl::Status ExchangeOutcomes();
-  absl::Status ExchangeUntold();
+  absl::Status ReportFailedSaves();
   void Count(Outcome outcome);
   // Sets job.plan, the layout of this rank's file.
   absl::Status Plan(Job& job) const;
@@ -146,8 +147,8 @@ class CheckpointSaver {
   absl::StatusOr<bool> AnyRankIsBusy();
   void AwaitFreeBuffer();
   // Acquires a free buffer, which counts as in use also after an error.
-  absl::Status TakeBuffer(size_t size, PageBuffer& buffer);
-  void GiveBuffer(PageBuffer buffer);
+  absl::Status AcquireBuffer(size_t size, PageBuffer& buffer);
+  void ReleaseBuffer(PageBuffer buffer);
   absl::Status CopyToHost(Job& job);
 
   std::string ManifestPath(const Job& job, int rank) const;
@@ -177,7 +178,7 @@ class CheckpointSaver {
   std::vector<CompletedSave> completed_;  // guarded
   std::vector<std::string> warnings_;     // guarded
   std::vector<Outcome> outcomes_;         // guarded; on rank 0, not yet broadcast
-  std::vector<FailedSave> untold_;        // guarded; of this rank, not written into a manifest
+  std::vector<FailedSave> unreported_;    // guarded; of this rank, not written into a manifest
   bool closing_ = false;                  // guarded
   // The same on all ranks.
   std::vector<FailedSave> failed_;

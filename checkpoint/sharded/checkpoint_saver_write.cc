@@ -196,7 +196,7 @@ void CheckpointSaver::RunJob(Job& job) {
   const std::string word = absl::StrCat(kFailure, status.raw_code(), " ", status.message());
   if (WriteWhole(ManifestPath(job, world_.rank()), word).ok()) return;
   const std::lock_guard<std::mutex> lock(mutex_);
-  untold_.push_back({job.step, status});
+  unreported_.push_back({job.step, status});
 }
 
 void CheckpointSaver::RunBackground() {
@@ -212,7 +212,7 @@ void CheckpointSaver::RunBackground() {
     written_ = 0;
     lock.unlock();
     RunJob(job);
-    GiveBuffer(std::move(job.buffer));
+    ReleaseBuffer(std::move(job.buffer));
     lock.lock();
     jobs_.pop_front();
     changed_.notify_all();

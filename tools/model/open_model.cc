@@ -116,7 +116,7 @@ absl::StatusOr<HfDirectory> OpenAdapted(const std::string& path, std::string bas
                                                 adapter.adapter().scale(), std::move(replaced)));
   HfDirectory model(base->path(), base->config(), std::move(merged));
   // The adapter may have been trained with another chat template, or more tokens, than the base.
-  ZEROTH_RETURN_IF_ERROR(model.TakeTokenizer(path));
+  ZEROTH_RETURN_IF_ERROR(model.UseTokenizerOf(path));
   const auto* const gguf = dynamic_cast<const GgufWeights*>(&base->weights());
   if (gguf != nullptr && model.tokenizer_path() != path) {
     ZEROTH_RETURN_IF_ERROR(SetGgufTokenizer(gguf->metadata(), &model));
