@@ -133,7 +133,7 @@ absl::StatusOr<Trainer::MicroBatchLoss> Trainer::Loss(const StepInputs& inputs, 
   if (!options_.preference.has_value()) return loss_of_tokens();
   Tensor reference = inputs.reference(i);
   if (UsesReference(options_.preference->kind) && !reference.defined()) {
-    const auto without_adapters = context.TurnAdaptersOff();
+    const auto without_adapters = context.DisableAdapters();
     ZEROTH_ASSIGN_OR_RETURN(reference, TokenLosses(inputs, i));
   }
   PreferenceObjective objective(
@@ -154,7 +154,7 @@ absl::Status Trainer::ComputeKl(const StepInputs& inputs) {
   for (int64_t i = 0; i < inputs.micro_batches(); ++i) {
     context.set_document_starts(inputs.starts(i));
     if (!inputs.has_references()) {
-      const auto without_adapters = context.TurnAdaptersOff();
+      const auto without_adapters = context.DisableAdapters();
       ZEROTH_ASSIGN_OR_RETURN(const Tensor reference, TokenLosses(inputs, i));
       ZEROTH_RETURN_IF_ERROR(inputs.KeepReference(i, reference));
     }

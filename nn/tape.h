@@ -165,8 +165,8 @@ class Context {
   }
 
   // True: layers with adapters compute without them, as the model before fine-tuning.
-  bool adapters_are_off() const { return adapters_are_off_; }
-  ScopedValue<bool> TurnAdaptersOff() { return ScopedValue<bool>(adapters_are_off_, true); }
+  bool adapters_disabled() const { return adapters_disabled_; }
+  ScopedValue<bool> DisableAdapters() { return ScopedValue<bool>(adapters_disabled_, true); }
 
   // fp32 [1]: modules add auxiliary losses here, which are added to the model's loss. Undefined
   // outside of a forward that is trained, and while activations are recomputed.
@@ -232,7 +232,7 @@ class Context {
   Tensor token_divisor_;
   TokenObjective* objective_ = nullptr;
   const Distillation* distillation_ = nullptr;
-  bool adapters_are_off_ = false;
+  bool adapters_disabled_ = false;
   Tensor extra_loss_;
   KeyValueCache* cache_ = nullptr;
   KeptOutputs* kept_outputs_ = nullptr;

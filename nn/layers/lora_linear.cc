@@ -174,7 +174,7 @@ absl::StatusOr<Value> LoraLinear::Forward(Context& context, const Value& x, Acti
     return Unimplemented("layer '", name(),
                          "' has LoRA adapters, which do not support the fused SiLU");
   }
-  if (context.adapters_are_off()) return Linear::Forward(context, x, activation);
+  if (context.adapters_disabled()) return Linear::Forward(context, x, activation);
   return Hooked(context, [&]() -> absl::StatusOr<Value> {
     ZEROTH_ASSIGN_OR_RETURN(const Value in, CastInput(context, x));
     ZEROTH_ASSIGN_OR_RETURN(Value y, Matmul(context, in, matmul_parts_, Activation::kNone));

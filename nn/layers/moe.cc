@@ -81,7 +81,7 @@ absl::StatusOr<Value> Experts::Forward(Context& context, const Value& x, const T
       context, x, [this, offsets](Context& c, const Value& in) -> absl::StatusOr<Value> {
         const auto multiply = [&](const Value& from, std::vector<ExpertProjection> projections) {
           for (ExpertProjection& projection : projections) {
-            if (c.adapters_are_off()) projection = {projection.weights};
+            if (c.adapters_disabled()) projection = {projection.weights};
           }
           return GroupedLinearOp(c, from, offsets, projections,
                                  static_cast<float>(lora_.enabled() ? lora_.scale() : 1));

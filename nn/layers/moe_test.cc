@@ -79,7 +79,7 @@ TEST(MoeMlpTest, AdaptersThatAreOffChangeNoBit) {
   };
   const std::vector<float> expected = values(plain);
   EXPECT_NE(values(adapted), expected);
-  const auto without_adapters = context.TurnAdaptersOff();
+  const auto without_adapters = context.DisableAdapters();
   EXPECT_EQ(values(adapted), expected);
 }
 

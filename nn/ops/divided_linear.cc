@@ -40,7 +40,7 @@ std::vector<WeightBlock> BlocksOf(Context& context, const LinearPart& part, Weig
   const int pieces = context.tensor_ranks()->options().pieces();
   std::vector<WeightBlock> blocks;
   for (int piece = 0; piece < pieces; ++piece) {
-    if (!TakesAllInputs(*part.weight, layout)) {
+    if (!IsColumnParallel(*part.weight, layout)) {
       const int64_t depth = all.ins / pieces;
       blocks.push_back({0, all.outs, piece * depth, depth});
       continue;
@@ -66,7 +66,7 @@ Matrix BlockOf(const Tensor& weight, WeightLayout layout, const WeightBlock& blo
   return is_in_out ? rows.Columns(block.out, block.outs) : rows.Columns(block.in, block.ins);
 }
 
-bool TakesAllInputs(const Parameter& weight, WeightLayout layout) {
+bool IsColumnParallel(const Parameter& weight, WeightLayout layout) {
   return weight.part()->dim == (layout == WeightLayout::kInOut ? 1 : 0);
 }
 

@@ -20,7 +20,7 @@
 namespace zeroth {
 
 // True if a divided weight is column-parallel: each rank's part reads all inputs.
-bool TakesAllInputs(const Parameter& weight, WeightLayout layout);
+bool IsColumnParallel(const Parameter& weight, WeightLayout layout);
 
 // A block of a weight: outputs [out, out + outs) and inputs [in, in + ins).
 struct WeightBlock {

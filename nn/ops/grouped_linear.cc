@@ -21,10 +21,10 @@ constexpr WeightLayout kLayout = WeightLayout::kOutIn;
 int64_t OutFeatures(const ExpertWeights& weights) { return weights.front()->shape().dim(0); }
 
 bool IsDividedByOutputs(const ExpertWeights& weights) {
-  return IsDivided(*weights.front()) && TakesAllInputs(*weights.front(), kLayout);
+  return IsDivided(*weights.front()) && IsColumnParallel(*weights.front(), kLayout);
 }
 bool IsDividedByDepth(const ExpertWeights& weights) {
-  return IsDivided(*weights.front()) && !TakesAllInputs(*weights.front(), kLayout);
+  return IsDivided(*weights.front()) && !IsColumnParallel(*weights.front(), kLayout);
 }
 
 std::vector<WeightBlock> BlocksOf(Context& context, const ExpertWeights& weights) {

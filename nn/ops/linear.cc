@@ -198,7 +198,7 @@ absl::StatusOr<Value> LinearOp(Context& context, const Value& x, absl::Span<cons
   int64_t out = 0;
   for (const LinearPart& part : parts) out += OutFeatures(part, layout);
   const bool is_divided = IsDivided(*parts[0].weight);
-  if (is_divided && !TakesAllInputs(*parts[0].weight, layout)) {
+  if (is_divided && !IsColumnParallel(*parts[0].weight, layout)) {
     return DepthDividedLinearOp(context, x, parts[0], layout, activation, is_read);
   }
   Tensor all = x.data;

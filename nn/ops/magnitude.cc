@@ -85,7 +85,7 @@ absl::StatusOr<Tensor> SquaredNorms(Context& context, const MagnitudePart& part,
   ZEROTH_ASSIGN_OR_RETURN(const Tensor b, CastTo(context, plain_b, DType::kFloat32));
   const std::vector<WeightBlock> blocks = BlocksOf(context, {part.weight}, layout);
   const Shape shape = part.magnitude->shape();
-  const bool sums_depth = IsDivided(*part.weight) && !TakesAllInputs(*part.weight, layout);
+  const bool sums_depth = IsDivided(*part.weight) && !IsColumnParallel(*part.weight, layout);
   if (sums_depth) {
     const auto piece = [&](int index, const Tensor& out) {
       return SquaresOfBlock(context, weight, a, b, layout, blocks[static_cast<size_t>(index)], out);
