@@ -90,7 +90,7 @@ absl::StatusOr<StepInputs> StepInputs::Create(Communicator& world, Device& devic
   }
   const int64_t losses = inputs.numbers_ * places;
   ZEROTH_ASSIGN_OR_RETURN(
-      inputs.shared_,
+      inputs.exchanged_,
       Tensor::Empty(device, Shape({losses + inputs.AllExperts() + world.size() + 1}),
                     DType::kFloat32, MemoryCategory::kCommunication));
   return inputs;
@@ -101,9 +101,9 @@ int64_t StepInputs::AllExperts() const {
 }
 
 Tensor StepInputs::expert_counts(size_t layer) const {
-  const int64_t first = shared_.numel() - 1 - world_->size() - AllExperts();
+  const int64_t first = exchanged_.numel() - 1 - world_->size() - AllExperts();
   const auto end = experts_.begin() + static_cast<std::ptrdiff_t>(layer);
-  return shared_.View(std::accumulate(experts_.begin(), end, first), Shape({1, *end}));
+  return exchanged_.View(std::accumulate(experts_.begin(), end, first), Shape({1, *end}));
 }
 
 absl::Status StepInputs::Fill(absl::Span<const Batch> micro_batches,
@@ -139,13 +139,13 @@ absl::Status StepInputs::Fill(absl::Span<const Batch> micro_batches,
   // Outlives the copy.
   const std::vector<float> no_kl(kl_.defined() ? static_cast<size_t>(kl_.numel()) : 0, 0.0f);
   if (kl_.defined()) ZEROTH_RETURN_IF_ERROR(copy(no_kl, kl_));
-  std::vector<float> shared(static_cast<size_t>(shared_.numel()), 0.0f);
-  shared.back() = report.flag ? 1.0f : 0.0f;
+  std::vector<float> exchanged(static_cast<size_t>(exchanged_.numel()), 0.0f);
+  exchanged.back() = report.flag ? 1.0f : 0.0f;
   // Each rank has its own slot, to which the others add zeros. The factor undoes the all-reduce's
   // mean.
-  const auto place = shared.end() - 1 - world_->size() + world_->rank();
+  const auto place = exchanged.end() - 1 - world_->size() + world_->rank();
   *place = static_cast<float>(report.waited * (is_deterministic_ ? 1 : world_->size()));
-  ZEROTH_RETURN_IF_ERROR(copy(shared, shared_));
+  ZEROTH_RETURN_IF_ERROR(copy(exchanged, exchanged_));
   return stream.Synchronize();
 }
 
@@ -154,7 +154,7 @@ absl::StatusOr<Tensor> StepInputs::MakeLosses() const {
   return Tensor::Empty(*device_, shape, DType::kFloat32, MemoryCategory::kCommunication);
 }
 
-absl::Status StepInputs::KeepLoss(const Tensor& losses, int64_t i, const Tensor& loss) const {
+absl::Status StepInputs::SetLoss(const Tensor& losses, int64_t i, const Tensor& loss) const {
   ZEROTH_CHECK(loss.numel() == numbers_);
   const Tensor place = losses.View(i * numbers_, Shape({numbers_}));
   return device_->Copy(place.raw_data(), loss.raw_data(), place.bytes(), device_->compute_stream());
@@ -165,39 +165,39 @@ absl::StatusOr<Tensor> StepInputs::MakeKlTerms() const {
                        MemoryCategory::kCommunication);
 }
 
-absl::Status StepInputs::KeepKlTerm(const Tensor& terms, int64_t i,
-                                    const Tensor& statistics) const {
+absl::Status StepInputs::SetKlTerm(const Tensor& terms, int64_t i, const Tensor& statistics) const {
   const Tensor place = terms.View(i, Shape({1}));
   return device_->Copy(place.raw_data(),
                        statistics.View(PreferenceStatistics::kKl, Shape({1})).raw_data(),
                        place.bytes(), device_->compute_stream());
 }
 
-absl::Status StepInputs::KeepReference(int64_t i, const Tensor& losses) const {
+absl::Status StepInputs::SetReference(int64_t i, const Tensor& losses) const {
   const Tensor& place = reference_[static_cast<size_t>(i)];
   ZEROTH_CHECK(losses.bytes() == place.bytes());
   return device_->Copy(place.raw_data(), losses.raw_data(), place.bytes(),
                        device_->compute_stream());
 }
 
-absl::Status StepInputs::ShareLosses(const Tensor& losses, absl::string_view label) const {
-  return Share(losses, numbers_, shared_, label);
+absl::Status StepInputs::ExchangeLosses(const Tensor& losses, absl::string_view label) const {
+  return Exchange(losses, numbers_, exchanged_, label);
 }
 
-absl::Status StepInputs::ShareKl(const Tensor& terms) const {
-  return Share(terms, 1, kl_, "KL of mismatched answers");
+absl::Status StepInputs::ExchangeKl(const Tensor& terms) const {
+  return Exchange(terms, 1, kl_, "KL of mismatched answers");
 }
 
-absl::Status StepInputs::Share(const Tensor& mine, int64_t numbers, const Tensor& shared,
-                               absl::string_view label) const {
+absl::Status StepInputs::Exchange(const Tensor& mine, int64_t numbers, const Tensor& exchanged,
+                                  absl::string_view label) const {
   Stream& stream = device_->compute_stream();
   if (!is_deterministic_) {
-    ZEROTH_RETURN_IF_ERROR(device_->Copy(shared.raw_data(), mine.raw_data(), mine.bytes(), stream));
+    ZEROTH_RETURN_IF_ERROR(
+        device_->Copy(exchanged.raw_data(), mine.raw_data(), mine.bytes(), stream));
   }
   const bool places = is_deterministic_ && world_->rank() % ranks_per_data_ == 0;
   for (int64_t i = 0; places && i < micro_batches(); ++i) {
     const int64_t at = (i * world_->size() + world_->rank()) / ranks_per_data_;
-    const Tensor place = shared.View(at * numbers, Shape({numbers}));
+    const Tensor place = exchanged.View(at * numbers, Shape({numbers}));
     ZEROTH_RETURN_IF_ERROR(device_->Copy(place.raw_data(),
                                          mine.View(i * numbers, Shape({numbers})).raw_data(),
                                          place.bytes(), stream));
@@ -205,11 +205,11 @@ absl::Status StepInputs::Share(const Tensor& mine, int64_t numbers, const Tensor
   if (world_->size() == 1) return absl::OkStatus();
   // A deterministic batch adds only zeros to a loss in its slot, so that its bits stay.
   const ReduceOp op = is_deterministic_ ? ReduceOp::kSum : ReduceOp::kMean;
-  return world_->AllReduce(shared, op, stream, label);
+  return world_->AllReduce(exchanged, op, stream, label);
 }
 
-absl::StatusOr<StepInputs::Shared> StepInputs::ReadShared() const {
-  ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> values, shared_.ToHost<float>());
+absl::StatusOr<StepInputs::Exchanged> StepInputs::ReadExchanged() const {
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> values, exchanged_.ToHost<float>());
   const auto waited = values.end() - 1 - world_->size();
   const auto counts = waited - AllExperts();
   const auto losses = (counts - values.begin()) / numbers_;
@@ -226,20 +226,20 @@ absl::StatusOr<StepInputs::Shared> StepInputs::ReadShared() const {
   for (auto count = counts; count != waited; ++count) {
     expert_counts.push_back(std::llround(static_cast<double>(*count) * ranks));
   }
-  Shared shared{mean(0),
-                {},
-                LoadOf(experts_, absl::MakeConstSpan(values).subspan(
-                                     static_cast<size_t>(counts - values.begin()),
-                                     static_cast<size_t>(AllExperts()))),
-                std::move(expert_counts),
-                values.back() > 0,
-                std::vector<double>(waited, values.end() - 1)};
+  Exchanged exchanged{mean(0),
+                      {},
+                      LoadOf(experts_, absl::MakeConstSpan(values).subspan(
+                                           static_cast<size_t>(counts - values.begin()),
+                                           static_cast<size_t>(AllExperts()))),
+                      std::move(expert_counts),
+                      values.back() > 0,
+                      std::vector<double>(waited, values.end() - 1)};
   if (numbers_ == PreferenceStatistics::kCount) {
     float means[PreferenceStatistics::kCount];
     for (int64_t i = 0; i < numbers_; ++i) means[i] = mean(i);
-    shared.preference = PreferenceStatistics::FromMeans(means, !labels_.empty());
+    exchanged.preference = PreferenceStatistics::FromMeans(means, !labels_.empty());
   }
-  return shared;
+  return exchanged;
 }
 
 }  // namespace zeroth

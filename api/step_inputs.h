@@ -82,16 +82,16 @@ class StepInputs {
     return teacher_log_probs_.empty() ? Tensor() : teacher_log_probs_[static_cast<size_t>(i)];
   }
   // With labels, PreferenceLossArgs::kl: the terms of all micro-batches of all ranks, after
-  // ShareKl. Undefined without.
+  // ExchangeKl. Undefined without.
   const Tensor& kl() const { return kl_; }
-  // If batches have labels but no Batch::reference, reference(i) is what KeepReference wrote.
+  // If batches have labels but no Batch::reference, reference(i) is what SetReference wrote.
   bool has_references() const { return has_references_; }
   // The divisor of a micro-batch's loss (Context::set_token_divisor), with which the mean over
   // micro-batches and ranks is the mean over all targets that count. Undefined if all targets
   // count.
   const Tensor& divisor() const { return divisor_; }
 
-  // The counts of MoeMlp::set_counts of a layer, fp32 [1, experts], zero after Fill; ShareLosses
+  // The counts of MoeMlp::set_counts of a layer, fp32 [1, experts], zero after Fill; ExchangeLosses
   // adds them up over ranks. `layer` is an index into Create's `experts`.
   Tensor expert_counts(size_t layer) const;
 
@@ -103,19 +103,19 @@ class StepInputs {
   // PreferenceStatistics, [micro_batches, PreferenceStatistics::kCount].
   absl::StatusOr<Tensor> MakeLosses() const;
   // Sets losses[i] to `loss`, on the device.
-  absl::Status KeepLoss(const Tensor& losses, int64_t i, const Tensor& loss) const;
+  absl::Status SetLoss(const Tensor& losses, int64_t i, const Tensor& loss) const;
   // Collective: exchanges the losses and RankReport of all ranks, on the device.
-  absl::Status ShareLosses(const Tensor& losses, absl::string_view label) const;
+  absl::Status ExchangeLosses(const Tensor& losses, absl::string_view label) const;
 
-  absl::Status KeepReference(int64_t i, const Tensor& losses) const;
-  // The counterparts of MakeLosses, KeepLoss and ShareLosses for this rank's terms of the KL: make
-  // an uninitialised tensor, fp32 [micro_batches]; set term i from PreferenceStatistics; exchange
-  // the terms.
+  absl::Status SetReference(int64_t i, const Tensor& losses) const;
+  // The counterparts of MakeLosses, SetLoss and ExchangeLosses for this rank's terms of the KL:
+  // make an uninitialised tensor, fp32 [micro_batches]; set term i from PreferenceStatistics;
+  // exchange the terms.
   absl::StatusOr<Tensor> MakeKlTerms() const;
-  absl::Status KeepKlTerm(const Tensor& terms, int64_t i, const Tensor& statistics) const;
-  absl::Status ShareKl(const Tensor& terms) const;
+  absl::Status SetKlTerm(const Tensor& terms, int64_t i, const Tensor& statistics) const;
+  absl::Status ExchangeKl(const Tensor& terms) const;
 
-  struct Shared {
+  struct Exchanged {
     float loss = 0;                                  // the mean over micro-batches and ranks
     std::optional<PreferenceStatistics> preference;  // likewise, with pairs
     std::optional<ExpertLoad> experts;               // in a step of a model with experts
@@ -124,14 +124,14 @@ class StepInputs {
     std::vector<double> waited;                      // by rank
   };
   // Waits for the device.
-  absl::StatusOr<Shared> ReadShared() const;
+  absl::StatusOr<Exchanged> ReadExchanged() const;
 
  private:
-  // The number of experts, over all layers. Each has a count in `shared_`.
+  // The number of experts, over all layers. Each has a count in `exchanged_`.
   int64_t AllExperts() const;
-  // Copies `numbers` of each micro-batch into `shared`, and exchanges that.
-  absl::Status Share(const Tensor& mine, int64_t numbers, const Tensor& shared,
-                     absl::string_view label) const;
+  // Copies `numbers` of each micro-batch into `exchanged`, and exchanges that.
+  absl::Status Exchange(const Tensor& mine, int64_t numbers, const Tensor& exchanged,
+                        absl::string_view label) const;
 
   Communicator* world_ = nullptr;
   Device* device_ = nullptr;
@@ -152,7 +152,7 @@ class StepInputs {
   std::vector<int64_t> experts_;  // by layer
   // fp32 [losses * numbers_ + experts of all layers + ranks + 1]: the losses and the tokens of each
   // expert (zeros at first), the seconds each rank waited, the flag.
-  Tensor shared_;
+  Tensor exchanged_;
 };
 
 }  // namespace zeroth

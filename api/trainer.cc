@@ -198,7 +198,7 @@ absl::StatusOr<Tensor> Trainer::ForwardBackward(TrainingStep& step, const StepIn
     };
     enter("the forward");
     ZEROTH_ASSIGN_OR_RETURN(const MicroBatchLoss loss, Loss(inputs, i));
-    ZEROTH_RETURN_IF_ERROR(inputs.KeepLoss(losses, i, loss.numbers));
+    ZEROTH_RETURN_IF_ERROR(inputs.SetLoss(losses, i, loss.numbers));
     enter("the backward");
     ZEROTH_RETURN_IF_ERROR(step.Backward(loss.loss));
   }
@@ -276,14 +276,14 @@ absl::StatusOr<StepResult> Trainer::Evaluate(absl::Span<const Batch> micro_batch
     ZEROTH_RETURN_IF_ERROR(ComputeKl(inputs));
     for (int64_t i = 0; i < inputs.micro_batches(); ++i) {
       ZEROTH_ASSIGN_OR_RETURN(const MicroBatchLoss loss, Loss(inputs, i));
-      ZEROTH_RETURN_IF_ERROR(inputs.KeepLoss(losses, i, loss.numbers));
+      ZEROTH_RETURN_IF_ERROR(inputs.SetLoss(losses, i, loss.numbers));
     }
-    ZEROTH_RETURN_IF_ERROR(inputs.ShareLosses(losses, "evaluation loss"));
-    ZEROTH_ASSIGN_OR_RETURN(const StepInputs::Shared shared, inputs.ReadShared());
+    ZEROTH_RETURN_IF_ERROR(inputs.ExchangeLosses(losses, "evaluation loss"));
+    ZEROTH_ASSIGN_OR_RETURN(const StepInputs::Exchanged exchanged, inputs.ReadExchanged());
     StepResult result;
-    result.loss = shared.loss;
-    result.preference = shared.preference;
-    result.stop = shared.flag;
+    result.loss = exchanged.loss;
+    result.preference = exchanged.preference;
+    result.stop = exchanged.flag;
     return result;
   });
 }

@@ -264,7 +264,7 @@ class Trainer {
   absl::Status ExpectTeacher(const Batch& batch, const Batch& first) const;
   struct MicroBatchLoss {
     Value loss;
-    Tensor numbers;  // for StepInputs::KeepLoss
+    Tensor numbers;  // for StepInputs::SetLoss
   };
   absl::StatusOr<MicroBatchLoss> Loss(const StepInputs& inputs, int64_t i);
   // With PreferenceKind::kKto, computes inputs.kl(), which the losses of all micro-batches need;
@@ -277,8 +277,8 @@ class Trainer {
   absl::StatusOr<Tensor> ForwardBackward(TrainingStep& step, const StepInputs& inputs,
                                          NonFiniteFinder* finder = nullptr);
   // Enqueues all of a step between its inputs and its results, without waiting for the device.
-  // Without `lr`, the caller must call Optimizer::BeginStep. Losses go into inputs.shared. Returns
-  // the norm and the scale.
+  // Without `lr`, the caller must call Optimizer::BeginStep. Losses go into the exchange of
+  // `inputs`. Returns the norm and the scale.
   absl::StatusOr<Tensor> EnqueueStep(const StepInputs& inputs, std::optional<double> lr);
   // Enqueues the optimizer's part of EnqueueStep.
   absl::Status EnqueueUpdate(const Tensor& norm_and_scale, std::optional<double> lr);
@@ -307,8 +307,8 @@ class Trainer {
   // the loss scale of the next step, and the average of the weights.
   absl::StatusOr<StepResult> RunStep(absl::Span<const Batch> micro_batches, double lr, bool stop);
   absl::StatusOr<StepResult> PlainStep(absl::Span<const Batch> micro_batches, double lr, bool stop);
-  absl::StatusOr<Tensor> EnqueueOrPlayStep(absl::Span<const Batch> micro_batches, double lr,
-                                           bool stop, StepInputs& inputs);
+  absl::StatusOr<Tensor> EnqueueOrReplayStep(absl::Span<const Batch> micro_batches, double lr,
+                                             bool stop, StepInputs& inputs);
   StepKind KindOf(absl::Span<const Batch> micro_batches) const;
   absl::StatusOr<std::unique_ptr<RecordedStep>> RecordStep(const StepKind& kind, StepInputs inputs);
 
@@ -320,7 +320,7 @@ class Trainer {
   Rank* rank_ = nullptr;
   std::unique_ptr<LanguageModel> model_;
   std::vector<MoeMlp*> expert_layers_;
-  bool has_adapters_ = false;  // of LoRA, which can be turned off
+  bool has_adapters_ = false;  // of LoRA, which can be disabled
   std::unique_ptr<ShardedModule> sharded_;
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<WeightEma> ema_;

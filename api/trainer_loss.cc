@@ -156,15 +156,15 @@ absl::Status Trainer::ComputeKl(const StepInputs& inputs) {
     if (!inputs.has_references()) {
       const auto without_adapters = context.DisableAdapters();
       ZEROTH_ASSIGN_OR_RETURN(const Tensor reference, TokenLosses(inputs, i));
-      ZEROTH_RETURN_IF_ERROR(inputs.KeepReference(i, reference));
+      ZEROTH_RETURN_IF_ERROR(inputs.SetReference(i, reference));
     }
     PreferenceObjective objective(*options_.preference,
                                   {inputs.pairs(i), inputs.reference(i), inputs.labels(i)});
     const auto with_pairs = context.UseObjective(objective);
     ZEROTH_RETURN_IF_ERROR(model_->Loss(context, inputs.tokens(i), inputs.targets(i)).status());
-    ZEROTH_RETURN_IF_ERROR(inputs.KeepKlTerm(terms, i, objective.statistics()));
+    ZEROTH_RETURN_IF_ERROR(inputs.SetKlTerm(terms, i, objective.statistics()));
   }
-  return inputs.ShareKl(terms);
+  return inputs.ExchangeKl(terms);
 }
 
 absl::StatusOr<Tensor> Trainer::TokenLosses(const StepInputs& inputs, int64_t i) {

@@ -62,7 +62,7 @@ absl::StatusOr<StepResult> Trainer::PlainStep(absl::Span<const Batch> micro_batc
                                               bool stop) {
   StepInputs inputs;
   ZEROTH_ASSIGN_OR_RETURN(const Tensor norm_and_scale,
-                          EnqueueOrPlayStep(micro_batches, lr, stop, inputs));
+                          EnqueueOrReplayStep(micro_batches, lr, stop, inputs));
   // Only here, with the whole step enqueued, does the host wait for the device. Losses and `stop`
   // come from one exchange: a rank alone must not decide to leave the others in the next
   // collective.
@@ -77,7 +77,7 @@ absl::StatusOr<Tensor> Trainer::EnqueueStep(const StepInputs& inputs, std::optio
   ZEROTH_ASSIGN_OR_RETURN(Tensor norm_and_scale, step.GradNormAndScale(options_.clip_grad_norm));
   ZEROTH_RETURN_IF_ERROR(EnqueueUpdate(norm_and_scale, lr));
   ZEROTH_RETURN_IF_ERROR(step.EndStep());
-  ZEROTH_RETURN_IF_ERROR(inputs.ShareLosses(losses, "loss"));
+  ZEROTH_RETURN_IF_ERROR(inputs.ExchangeLosses(losses, "loss"));
   return norm_and_scale;
 }
 
@@ -94,17 +94,17 @@ absl::Status Trainer::EnqueueUpdate(const Tensor& norm_and_scale, std::optional<
 
 absl::StatusOr<StepResult> Trainer::ReadResult(const StepInputs& inputs,
                                                const Tensor& norm_and_scale) const {
-  ZEROTH_ASSIGN_OR_RETURN(const StepInputs::Shared shared, inputs.ReadShared());
+  ZEROTH_ASSIGN_OR_RETURN(const StepInputs::Exchanged exchanged, inputs.ReadExchanged());
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> norm, norm_and_scale.ToHost<float>());
   StepResult result;
-  result.loss = shared.loss;
-  result.preference = shared.preference;
-  result.experts = shared.experts;
-  result.expert_counts = shared.expert_counts;
+  result.loss = exchanged.loss;
+  result.preference = exchanged.preference;
+  result.experts = exchanged.experts;
+  result.expert_counts = exchanged.expert_counts;
   result.grad_norm = static_cast<double>(norm[0]);
-  result.stop = shared.flag;
+  result.stop = exchanged.flag;
   result.skipped = !std::isfinite(norm[0]);
-  if (waited_.has_value()) result.waited_before = shared.waited;
+  if (waited_.has_value()) result.waited_before = exchanged.waited;
   return result;
 }
 
@@ -116,7 +116,7 @@ absl::StatusOr<StepResult> Trainer::OutlierCheckedStep(absl::Span<const Batch> m
   ZEROTH_ASSIGN_OR_RETURN(const Tensor losses, ForwardBackward(step, inputs));
   ZEROTH_ASSIGN_OR_RETURN(const Tensor norm_and_scale,
                           step.GradNormAndScale(options_.clip_grad_norm));
-  ZEROTH_RETURN_IF_ERROR(inputs.ShareLosses(losses, "loss"));
+  ZEROTH_RETURN_IF_ERROR(inputs.ExchangeLosses(losses, "loss"));
   ZEROTH_ASSIGN_OR_RETURN(StepResult result, ReadResult(inputs, norm_and_scale));
   updating_ = true;
   // A step that is not finite is skipped in any case, and must not enter the windows of the
@@ -180,8 +180,8 @@ absl::StatusOr<std::unique_ptr<Trainer::RecordedStep>> Trainer::RecordStep(const
       new RecordedStep{kind, std::move(inputs), *norm_and_scale, *std::move(recording)});
 }
 
-absl::StatusOr<Tensor> Trainer::EnqueueOrPlayStep(absl::Span<const Batch> micro_batches, double lr,
-                                                  bool stop, StepInputs& inputs) {
+absl::StatusOr<Tensor> Trainer::EnqueueOrReplayStep(absl::Span<const Batch> micro_batches,
+                                                    double lr, bool stop, StepInputs& inputs) {
   // The first step of a kind makes the allocations that happen once. The second is the first to
   // prefetch in the recorded order of units. From the third on, steps are alike.
   constexpr int kStepsBeforeRecording = 2;
@@ -190,9 +190,9 @@ absl::StatusOr<Tensor> Trainer::EnqueueOrPlayStep(absl::Span<const Batch> micro_
                                recorded_->kind.loss_scale != kind.loss_scale)) {
     recorded_ = nullptr;
   }
-  const bool plays = recorded_ != nullptr && recorded_->kind == kind;
+  const bool replays = recorded_ != nullptr && recorded_->kind == kind;
   const RankReport report = {stop, waited_.value_or(0)};
-  if (plays) {
+  if (replays) {
     inputs = recorded_->inputs;
     ZEROTH_RETURN_IF_ERROR(inputs.Fill(micro_batches, report));
   } else {
