@@ -91,7 +91,7 @@ absl::StatusOr<DataLoader> DataLoader::Create(std::shared_ptr<const Mixture> dat
   }
   std::vector<int64_t> counts;
   for (const Windows& own : windows) counts.push_back(own.count);
-  const int64_t distinct = data->DistinctPlaces(counts, options.seed);
+  const int64_t distinct = data->DistinctWindows(counts, options.seed);
   return DataLoader(std::move(data), options, std::move(windows), distinct);
 }
 
@@ -264,7 +264,7 @@ absl::StatusOr<std::vector<Batch>> DataLoader::LoadMany(int64_t first, int64_t c
   return batches;
 }
 
-void DataLoader::MarkRows(int64_t first, int64_t count, UsedRows& rows) const {
+void DataLoader::MarkRows(int64_t first, int64_t count, RowMask& rows) const {
   int64_t unmarked = 0;
   for (size_t i = 0; i < windows_.size(); ++i) {
     ZEROTH_CHECK(data_->source(i).row_length() > 0);
@@ -292,7 +292,7 @@ int64_t DataLoader::RowsWithData(int64_t first) const {
   return std::clamp<int64_t>(distinct_ - first, 0, global_batch());
 }
 
-BatchesAhead::BatchesAhead(DataLoader loader, int64_t count, int64_t first, int64_t end)
+BatchPrefetcher::BatchPrefetcher(DataLoader loader, int64_t count, int64_t first, int64_t end)
     : loader_(std::move(loader)), count_(count) {
   absl::StatusOr<std::thread> thread =
       StartThread("loading batches ahead", [this, first, end] { Run(first, end); });
@@ -303,7 +303,7 @@ BatchesAhead::BatchesAhead(DataLoader loader, int64_t count, int64_t first, int6
   }
 }
 
-BatchesAhead::~BatchesAhead() {
+BatchPrefetcher::~BatchPrefetcher() {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     stop_ = true;
@@ -312,7 +312,7 @@ BatchesAhead::~BatchesAhead() {
   if (thread_.joinable()) thread_.join();
 }
 
-void BatchesAhead::Run(int64_t first, int64_t end) {
+void BatchPrefetcher::Run(int64_t first, int64_t end) {
   for (int64_t step = first; step < end; ++step) {
     {
       std::unique_lock<std::mutex> lock(mutex_);
@@ -331,7 +331,7 @@ void BatchesAhead::Run(int64_t first, int64_t end) {
   changed_.notify_one();
 }
 
-absl::StatusOr<std::vector<Batch>> BatchesAhead::Take() {
+absl::StatusOr<std::vector<Batch>> BatchPrefetcher::Next() {
   std::unique_lock<std::mutex> lock(mutex_);
   changed_.wait(lock, [this] { return ended_ || !ready_.empty(); });
   if (ready_.empty()) return absl::OutOfRangeError("batches of a step behind the last one");

@@ -56,8 +56,8 @@ inline size_t PairsInBatch(int64_t batch, int64_t seq) {
 // The losses of a reference at each target of each row of the sources, [source][rows * seq]; NaN in
 // rows that it has not computed.
 using ReferenceLosses = std::vector<std::vector<float>>;
-// Marks of rows, [source][row].
-using UsedRows = std::vector<std::vector<bool>>;
+// Which rows are marked, [source][row].
+using RowMask = std::vector<std::vector<bool>>;
 
 struct LoaderOptions {
   int64_t batch_size = 1;  // rows per rank
@@ -118,7 +118,7 @@ class DataLoader {
 
   // Marks the rows that windows [first, first + count) of the endless sequence read. The sources
   // must be rows. An empty `rows` first gets an unmarked element for each row.
-  void MarkRows(int64_t first, int64_t count, UsedRows& rows) const;
+  void MarkRows(int64_t first, int64_t count, RowMask& rows) const;
 
   // Number of windows before one is repeated. For a mixture this may be fewer than all windows,
   // because the count ends with the first source that is used up.
@@ -157,23 +157,23 @@ class DataLoader {
 };
 
 // Loads the batches of coming steps in a separate thread, so that a step waits for data only if
-// loading takes longer than computing. The batches are those of the loader. Take is for one thread.
-class BatchesAhead {
+// loading takes longer than computing. The batches are those of the loader. Next is for one thread.
+class BatchPrefetcher {
  public:
   // Number of steps that are loaded ahead, so that one slow load does not make its step wait.
   static constexpr size_t kSteps = 2;
 
   // A step consists of the micro-batches [step * count, (step + 1) * count) of `loader`. The thread
-  // loads the steps [first, end). If the system refuses the thread, Take returns ResourceExhausted.
-  BatchesAhead(DataLoader loader, int64_t count, int64_t first, int64_t end);
+  // loads the steps [first, end). If the system refuses the thread, Next returns ResourceExhausted.
+  BatchPrefetcher(DataLoader loader, int64_t count, int64_t first, int64_t end);
   // Waits for the batch that is being loaded.
-  ~BatchesAhead();
-  BatchesAhead(const BatchesAhead&) = delete;
-  BatchesAhead& operator=(const BatchesAhead&) = delete;
+  ~BatchPrefetcher();
+  BatchPrefetcher(const BatchPrefetcher&) = delete;
+  BatchPrefetcher& operator=(const BatchPrefetcher&) = delete;
 
   // Returns the next step's micro-batches, waiting if they are not loaded yet. An error of the
   // loader is returned by this and all later calls. OutOfRange after the last step.
-  absl::StatusOr<std::vector<Batch>> Take();
+  absl::StatusOr<std::vector<Batch>> Next();
 
  private:
   using Step = absl::StatusOr<std::vector<Batch>>;

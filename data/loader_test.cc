@@ -85,14 +85,14 @@ TEST(DataLoaderTest, MarksTheRowsThatItLoads) {
             }
           }
         }
-        UsedRows rows;
+        RowMask rows;
         loader.MarkRows(4 * step, 4 * steps, rows);
-        EXPECT_EQ(rows, UsedRows{expected});
+        EXPECT_EQ(rows, RowMask{expected});
       }
       // All at once, and no more marks after all rows are marked.
-      UsedRows all;
+      RowMask all;
       loader.MarkRows(0, std::numeric_limits<int64_t>::max(), all);
-      EXPECT_EQ(all, UsedRows{std::vector<bool>(kRows, true)});
+      EXPECT_EQ(all, RowMask{std::vector<bool>(kRows, true)});
     }
   }
 }

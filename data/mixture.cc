@@ -133,7 +133,7 @@ std::vector<Mixture::Place> Mixture::Places(int64_t first, int64_t count, uint64
   return places;
 }
 
-int64_t Mixture::DistinctPlaces(absl::Span<const int64_t> counts, uint64_t seed) const {
+int64_t Mixture::DistinctWindows(absl::Span<const int64_t> counts, uint64_t seed) const {
   if (parts_.size() == 1) return counts[0];
   // Only in this block can a source be used up first.
   int64_t block = std::numeric_limits<int64_t>::max();

@@ -69,7 +69,7 @@ class Mixture {
   // Returns how many windows from the first on are all different, if source i has counts[i] windows
   // and then begins again. With one source this is its count; with several, the first source that
   // is used up ends it, so that these windows have the sources in proportion to their weights.
-  int64_t DistinctPlaces(absl::Span<const int64_t> counts, uint64_t seed) const;
+  int64_t DistinctWindows(absl::Span<const int64_t> counts, uint64_t seed) const;
 
   // Sums over all sources.
   int64_t tokens() const;

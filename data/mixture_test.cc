@@ -157,7 +157,7 @@ TEST(MixtureTest, DistinctPlacesEndWhereASourceIsUsedUp) {
     const auto mixture = Mix(weights);
     for (const int64_t windows : {1, 2, 7, 100, 2500}) {
       const std::vector<int64_t> counts(weights.size(), windows);
-      const int64_t distinct = mixture->DistinctPlaces(counts, 3);
+      const int64_t distinct = mixture->DistinctWindows(counts, 3);
       std::set<std::pair<size_t, int64_t>> seen;
       for (const Mixture::Place& place : mixture->Places(0, distinct, 3)) {
         EXPECT_LT(place.index, windows);

@@ -159,7 +159,7 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> OpenText(const std::vector<Da
         " text; give each a weight, as in a.jsonl:1,b.jsonl:1, to mix their sequences");
   }
   if (options.pairs && kinds[0] == RecordKind::kText) {
-    return NoPairs(files[0].path, "text", options.judgements);
+    return ExpectedPairsError(files[0].path, "text", options.judgements);
   }
   ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<const TokenSource> source,
                           kinds[0] == RecordKind::kText
@@ -197,7 +197,7 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> OpenTokens(const DataFile& fi
 absl::StatusOr<std::shared_ptr<const TokenSource>> OpenFiles(const std::vector<DataFile>& files,
                                                              const DataOptions& options) {
   if (IsText(files[0].kind)) return OpenText(files, options);
-  if (options.pairs) return NoPairs(files[0].path, "tokens", options.judgements);
+  if (options.pairs) return ExpectedPairsError(files[0].path, "tokens", options.judgements);
   if (!options.columns.empty()) {
     return InvalidArgument(files[0].path, " holds tokens, so --data_columns=", options.columns,
                            " has no columns to read");

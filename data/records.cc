@@ -89,7 +89,7 @@ absl::Status CheckKind(const JsonRecord& record, RecordKind kind) {
       QuoteJson(record.json));
 }
 
-absl::Status NoPairs(absl::string_view path, absl::string_view what, bool judgements) {
+absl::Status ExpectedPairsError(absl::string_view path, absl::string_view what, bool judgements) {
   if (judgements) {
     return InvalidArgument(path, ": holds ", what,
                            ", but --objective=kto learns from judged answers, expected records "

@@ -54,7 +54,8 @@ absl::Status CheckKind(const JsonRecord& record, RecordKind kind);
 
 // Returns InvalidArgument: `path` holds `what` where preference pairs, or with `judgements` judged
 // answers, were expected.
-absl::Status NoPairs(absl::string_view path, absl::string_view what, bool judgements = false);
+absl::Status ExpectedPairsError(absl::string_view path, absl::string_view what,
+                                bool judgements = false);
 
 // Renames keys of records: --data_columns=prompt=question,completion=answer reads "question" as
 // "prompt". Notes which columns were found. Not thread-safe.

@@ -153,7 +153,7 @@ class RankRun {
   Communicator& world_;
   const Clock::time_point begin_;
   std::unique_ptr<Rank> rank_;
-  std::optional<BatchesAhead> batches_;  // for training steps
+  std::optional<BatchPrefetcher> batches_;  // for training steps
   std::optional<DataLoader> eval_loader_;
   // The reference's losses of the training and held-out pairs; null unless --reference is cached.
   std::shared_ptr<const ReferenceLosses> reference_;

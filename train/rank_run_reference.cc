@@ -63,9 +63,9 @@ struct RankRun::Compared {
   std::string spec;  // what names the data
   std::shared_ptr<const Mixture> data;
   std::shared_ptr<const ReferenceLosses>* result;
-  UsedRows needed{};         // by this run
+  RowMask needed{};          // by this run
   ReferenceLosses losses{};  // NaN where there are none yet
-  UsedRows missing{};
+  RowMask missing{};
   // On rank 0, unless --cache_dir=none.
   absl::StatusOr<CacheFile> cache = absl::NotFoundError("");
   bool found = false;    // in the file

@@ -77,7 +77,7 @@ absl::StatusOr<bool> RankRun::Step(int64_t step, Clock::time_point start) {
   // The timeline shows loading on the compute stream, which is idle meanwhile.
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<Batch> micro_batches,
                           Timed(trace_->timeline(), device().compute_stream(), "load", "data",
-                                [&] { return batches_->Take(); }));
+                                [&] { return batches_->Next(); }));
   const double data_seconds = SecondsSince(step_start);
   const double lr = length_.schedule.At(step);
   ZEROTH_ASSIGN_OR_RETURN(const StepResult result,

@@ -134,7 +134,7 @@ bool HasRow(const std::vector<float>& losses, size_t row, int64_t seq_len) {
 
 }  // namespace
 
-ReferenceLosses NoReferenceLosses(const UsedRows& rows, int64_t seq_len) {
+ReferenceLosses NoReferenceLosses(const RowMask& rows, int64_t seq_len) {
   ReferenceLosses losses;
   for (const std::vector<bool>& of_source : rows) {
     losses.emplace_back(of_source.size() * static_cast<size_t>(seq_len),
@@ -143,8 +143,8 @@ ReferenceLosses NoReferenceLosses(const UsedRows& rows, int64_t seq_len) {
   return losses;
 }
 
-UsedRows MissingRows(const UsedRows& needed, const ReferenceLosses& losses, int64_t seq_len) {
-  UsedRows missing = needed;
+RowMask MissingRows(const RowMask& needed, const ReferenceLosses& losses, int64_t seq_len) {
+  RowMask missing = needed;
   for (size_t i = 0; i < missing.size(); ++i) {
     for (size_t row = 0; row < missing[i].size(); ++row) {
       if (HasRow(losses[i], row, seq_len)) missing[i][row] = false;
@@ -153,7 +153,7 @@ UsedRows MissingRows(const UsedRows& needed, const ReferenceLosses& losses, int6
   return missing;
 }
 
-int64_t CountRows(const UsedRows& rows) {
+int64_t CountRows(const RowMask& rows) {
   int64_t count = 0;
   for (const std::vector<bool>& source : rows) {
     count += std::count(source.begin(), source.end(), true);
@@ -181,7 +181,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> LoadReference(Rank& rank, const ModelSo
 }
 
 absl::StatusOr<bool> ComputeReferenceLosses(Trainer& trainer, const Mixture& data,
-                                            const LoaderOptions& loader, const UsedRows& rows,
+                                            const LoaderOptions& loader, const RowMask& rows,
                                             absl::FunctionRef<bool()> wants_to_stop,
                                             ReferenceLosses& losses) {
   LoaderOptions in_order = loader;

@@ -21,11 +21,11 @@
 namespace zeroth {
 
 // Returns losses of the shape that `rows` has, NaN in every row: none is computed.
-ReferenceLosses NoReferenceLosses(const UsedRows& rows, int64_t seq_len);
+ReferenceLosses NoReferenceLosses(const RowMask& rows, int64_t seq_len);
 // Returns the rows of `needed` that `losses` lacks.
-UsedRows MissingRows(const UsedRows& needed, const ReferenceLosses& losses, int64_t seq_len);
+RowMask MissingRows(const RowMask& needed, const ReferenceLosses& losses, int64_t seq_len);
 // Returns how many rows are marked.
-int64_t CountRows(const UsedRows& rows);
+int64_t CountRows(const RowMask& rows);
 
 // Returns a trainer of the source's model that computes losses and trains nothing: its parameters
 // are frozen, without memory for gradients and moments. Its weights are loaded. `options` are those
@@ -41,7 +41,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> LoadReference(Rank& rank, const ModelSo
 // all losses. Calls `wants_to_stop` before each batch; once it is true on any rank, returns false
 // on all ranks, with the losses computed so far. Collective.
 absl::StatusOr<bool> ComputeReferenceLosses(Trainer& trainer, const Mixture& data,
-                                            const LoaderOptions& loader, const UsedRows& rows,
+                                            const LoaderOptions& loader, const RowMask& rows,
                                             absl::FunctionRef<bool()> wants_to_stop,
                                             ReferenceLosses& losses);
 

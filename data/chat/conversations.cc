@@ -279,7 +279,8 @@ absl::Status AddFile(const DataFile& file, const ChatTemplate* chat, const Token
   const bool is_judged = options.judgements && (kind == RecordKind::kPromptCompletion ||
                                                 kind == RecordKind::kPromptMessages);
   if (options.pairs && !IsPair(kind) && !is_judged) {
-    return NoPairs(file.path, absl::StrCat(NameOf(kind), " records"), options.judgements);
+    return ExpectedPairsError(file.path, absl::StrCat(NameOf(kind), " records"),
+                              options.judgements);
   }
   if (IsPair(kind) && !options.pairs) {
     return InvalidArgument(file.path,

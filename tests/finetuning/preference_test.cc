@@ -146,7 +146,7 @@ class PreferenceTest : public ::testing::TestWithParam<const char*> {
       rows.judgements = Judges();
       if (!HasAdapters() && UsesReference(trainer_options.preference->kind)) {
         const int64_t count = data->source(0).size() / data->source(0).row_length();
-        const UsedRows all = {std::vector<bool>(static_cast<size_t>(count), true)};
+        const RowMask all = {std::vector<bool>(static_cast<size_t>(count), true)};
         ReferenceLosses losses = NoReferenceLosses(all, kLength);
         ZEROTH_ASSIGN_OR_RETURN(const bool done,
                                 ComputeReferenceLosses(

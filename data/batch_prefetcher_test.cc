@@ -64,13 +64,13 @@ DataLoader LoaderOf(std::shared_ptr<const TokenSource> source) {
   return *DataLoader::Create(std::move(source), options);
 }
 
-TEST(BatchesAheadTest, GivesWhatTheLoaderDoes) {
+TEST(BatchPrefetcherTest, GivesWhatTheLoaderDoes) {
   const auto source = std::make_shared<GatedSource>();
   source->Open();
   const DataLoader loader = LoaderOf(source);
-  BatchesAhead ahead(loader, 3, 4, 20);
+  BatchPrefetcher prefetcher(loader, 3, 4, 20);
   for (int64_t step = 4; step < 20; ++step) {
-    const auto batches = ahead.Take();
+    const auto batches = prefetcher.Next();
     ASSERT_TRUE(batches.ok()) << batches.status();
     ASSERT_EQ(batches->size(), 3u);
     for (size_t i = 0; i < 3; ++i) {
@@ -79,41 +79,41 @@ TEST(BatchesAheadTest, GivesWhatTheLoaderDoes) {
       EXPECT_EQ((*batches)[i].targets, expected.targets);
     }
   }
-  EXPECT_EQ(ahead.Take().status().code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(prefetcher.Next().status().code(), absl::StatusCode::kOutOfRange);
 }
 
-// Without a consumer, this many steps are read, and no more; each Take makes room.
-TEST(BatchesAheadTest, LoadsWhileNobodyAsksAndNoFurther) {
+// Without a consumer, this many steps are read, and no more; each Next makes room.
+TEST(BatchPrefetcherTest, LoadsWhileNobodyAsksAndNoFurther) {
   const auto source = std::make_shared<GatedSource>();
   source->Open();
-  BatchesAhead ahead(LoaderOf(source), 2, 0, 50);
-  constexpr auto kReads = static_cast<int64_t>(2 * BatchesAhead::kSteps);
+  BatchPrefetcher prefetcher(LoaderOf(source), 2, 0, 50);
+  constexpr auto kReads = static_cast<int64_t>(2 * BatchPrefetcher::kSteps);
   EXPECT_TRUE(source->WaitForReads(kReads));
   for (int64_t taken = 1; taken <= 5; ++taken) {
     EXPECT_LE(source->reads(), kReads + 2 * (taken - 1));
-    ASSERT_TRUE(ahead.Take().ok());
+    ASSERT_TRUE(prefetcher.Next().ok());
     EXPECT_TRUE(source->WaitForReads(kReads + 2 * taken));
   }
 }
 
-TEST(BatchesAheadTest, AnErrorComesInItsTurnAndStays) {
+TEST(BatchPrefetcherTest, AnErrorComesInItsTurnAndStays) {
   const auto source = std::make_shared<GatedSource>(/*fails_at=*/30);
   source->Open();
-  BatchesAhead ahead(LoaderOf(source), 1, 0, 50);
-  for (int step = 0; step < 3; ++step) EXPECT_TRUE(ahead.Take().ok());
+  BatchPrefetcher prefetcher(LoaderOf(source), 1, 0, 50);
+  for (int step = 0; step < 3; ++step) EXPECT_TRUE(prefetcher.Next().ok());
   for (int again = 0; again < 2; ++again) {
-    EXPECT_EQ(ahead.Take().status(), absl::DataLossError("token 30"));
+    EXPECT_EQ(prefetcher.Next().status(), absl::DataLossError("token 30"));
   }
 }
 
 // Its end ends the thread, whether that reads or waits for room.
-TEST(BatchesAheadTest, EndsAtAnyTime) {
+TEST(BatchPrefetcherTest, EndsAtAnyTime) {
   for (const int taken : {0, 1}) {
     const auto source = std::make_shared<GatedSource>();
-    auto ahead = std::make_unique<BatchesAhead>(LoaderOf(source), 1, 0, 50);
+    auto prefetcher = std::make_unique<BatchPrefetcher>(LoaderOf(source), 1, 0, 50);
     source->Open();
-    for (int i = 0; i < taken; ++i) EXPECT_TRUE(ahead->Take().ok());
-    ahead.reset();
+    for (int i = 0; i < taken; ++i) EXPECT_TRUE(prefetcher->Next().ok());
+    prefetcher.reset();
   }
 }
 
