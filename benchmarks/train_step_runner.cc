@@ -70,7 +70,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> MakeTrainer(const TrainStepSetup& setup
 double MuonFlops(const LanguageModel& model) {
   double flops = 0;
   for (const Parameter* parameter : model.Parameters()) {
-    if (!IsMuons(*parameter, {})) continue;
+    if (!UsesMuon(*parameter, {})) continue;
     for (const MuonMatrix& matrix : MatricesOf(*parameter, {})) {
       const auto small = static_cast<double>(std::min(matrix.rows, matrix.columns));
       flops += 5 * 2 * (1.625 * matrix.cost() + 0.625 * small * small * small);

@@ -62,7 +62,7 @@ absl::StatusOr<std::unique_ptr<Muon>> Muon::Create(Sharding& sharding, Kernels& 
   }
   std::unique_ptr<Muon> optimizer(new Muon(sharding, kernels, options));
   const auto is_adamws = [muon = options.muon](const Parameter& parameter) {
-    return !IsMuons(parameter, muon);
+    return !UsesMuon(parameter, muon);
   };
   ZEROTH_ASSIGN_OR_RETURN(optimizer->adamw_,
                           AdamW::Create(sharding, kernels, options, groups, is_adamws));
@@ -79,7 +79,7 @@ absl::Status Muon::AddWeights() {
   for (Unit* unit : sharding_.units()) {
     for (int i = 0; i < unit->layout().parameter_count(); ++i) {
       const Parameter& parameter = unit->parameter(i);
-      if (!unit->takes_gradient(i) || !IsMuons(parameter, options_.muon)) continue;
+      if (!unit->takes_gradient(i) || !UsesMuon(parameter, options_.muon)) continue;
       if (unit->precision().master_dtype != DType::kFloat32) {
         return Refuse(parameter, "has masters in bf16, expected fp32");
       }
@@ -175,7 +175,7 @@ std::vector<std::string> Muon::own_matrices() const {
 ShardLayout::Piece Muon::PieceOf(const Matrix& matrix, int owner) const {
   const Weight& weight = weights_[matrix.weight];
   const ShardLayout::Piece held =
-      weight.unit->layout().PieceOf(weight.index, ranks_.PlaceInPart(owner));
+      weight.unit->layout().PieceOf(weight.index, ranks_.IndexInPart(owner));
   ShardLayout::Piece piece = held;
   const int64_t begin = matrix.matrix.begin / ranks_.parts;
   const int64_t end = begin + matrix.matrix.numel() / ranks_.parts;
@@ -231,8 +231,8 @@ const Muon::Matrix* Muon::OwnMatrix(const Round& round) const {
   return index < 0 ? nullptr : &matrices_[static_cast<size_t>(index)];
 }
 
-std::vector<Muon::Held> Muon::HeldPieces(const Round& round) const {
-  std::vector<Held> held;
+std::vector<Muon::HeldPiece> Muon::HeldPieces(const Round& round) const {
+  std::vector<HeldPiece> held;
   for (int copy = 0; copy < ranks_.copies; ++copy) {
     int64_t at = 0;
     for (int owner = 0; owner < ranks_.owners; ++owner) {
@@ -248,9 +248,9 @@ std::vector<Muon::Held> Muon::HeldPieces(const Round& round) const {
   return held;
 }
 
-int64_t Muon::HeldNumel(absl::Span<const Held> held, int copy) {
+int64_t Muon::HeldNumel(absl::Span<const HeldPiece> held, int copy) {
   int64_t numel = 0;
-  for (const Held& each : held) {
+  for (const HeldPiece& each : held) {
     if (each.copy == copy) numel += each.piece.numel();
   }
   return numel;
@@ -264,10 +264,10 @@ absl::StatusOr<Tensor> Muon::ExchangeBuffer(int64_t numel) const {
 // Updates this rank's momenta of all the round's matrices, and sends its pieces of u to the ranks
 // of its copy that compute them.
 absl::Status Muon::Send(Round& round, const Tensor& grad_factor) {
-  const std::vector<Held> held = HeldPieces(round);
+  const std::vector<HeldPiece> held = HeldPieces(round);
   ZEROTH_ASSIGN_OR_RETURN(const Tensor sent, ExchangeBuffer(HeldNumel(held, ranks_.copy)));
   round.counts.send.resize(static_cast<size_t>(ranks_.owners));
-  for (const Held& each : held) {
+  for (const HeldPiece& each : held) {
     const Weight& weight = *each.weight;
     const Shape shape({each.piece.numel()});
     Tensor u;
@@ -320,7 +320,7 @@ absl::Status Muon::Compute(Round& round) {
 
 // Sends the results to the owners of their pieces, and from there to the other copies.
 absl::Status Muon::Return(Round& round) {
-  const std::vector<Held> held = HeldPieces(round);
+  const std::vector<HeldPiece> held = HeldPieces(round);
   for (int copy = 0; copy < ranks_.copies; ++copy) {
     Tensor& updates = round.updates.emplace_back();
     const bool is_here = copy == ranks_.copy && ranks_.owners == 1;
@@ -345,7 +345,7 @@ absl::Status Muon::Return(Round& round) {
 
 absl::Status Muon::Apply(Round& round, const Tensor& grad_factor) {
   if (round.returned != nullptr) ZEROTH_RETURN_IF_ERROR(kernels_.stream().Wait(round.returned));
-  for (const Held& each : HeldPieces(round)) {
+  for (const HeldPiece& each : HeldPieces(round)) {
     const Tensor& updates = round.updates[static_cast<size_t>(each.copy)];
     ZEROTH_RETURN_IF_ERROR_WITH(
         kernels::MuonUpdate(kernels_, ScalarsOf(*each.weight, grad_factor),

@@ -23,7 +23,7 @@
 
 namespace zeroth {
 
-// Muon (Jordan et al., 2024) for the matrices that IsMuons names, AdamW for all other parameters.
+// Muon (Jordan et al., 2024) for the matrices that UsesMuon names, AdamW for all other parameters.
 // Updates a matrix with the reduced and clipped gradient g, in fp32:
 //   m = momentum m + (1 - momentum) g;  u = momentum m + (1 - momentum) g
 //   param -= lr * weight_decay * param + lr * Orthogonalise(u)
@@ -79,7 +79,7 @@ class Muon : public Optimizer {
   };
   struct Round;
   // This rank's piece of a matrix that the `owner` of `copy` computes.
-  struct Held {
+  struct HeldPiece {
     int copy = 0;
     int owner = 0;
     const Weight* weight = nullptr;
@@ -101,8 +101,8 @@ class Muon : public Optimizer {
   // Returns the matrix that this rank computes in a round; nullptr if there is none.
   const Matrix* OwnMatrix(const Round& round) const;
   // Returns this rank's non-empty pieces of the round's matrices, by copy and owner.
-  std::vector<Held> HeldPieces(const Round& round) const;
-  static int64_t HeldNumel(absl::Span<const Held> held, int copy);
+  std::vector<HeldPiece> HeldPieces(const Round& round) const;
+  static int64_t HeldNumel(absl::Span<const HeldPiece> held, int copy);
   absl::StatusOr<Tensor> ExchangeBuffer(int64_t numel) const;
   MuonScalars ScalarsOf(const Weight& weight, const Tensor& grad_factor) const;
 

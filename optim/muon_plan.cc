@@ -74,7 +74,7 @@ absl::Status ValidateMuonOptions(const MuonOptions& options) {
       "; expected a finite lr of at least 0, momentum in [0, 1), and at least one step");
 }
 
-bool IsMuons(const Parameter& parameter, const MuonOptions& options) {
+bool UsesMuon(const Parameter& parameter, const MuonOptions& options) {
   const int rank = parameter.shape().rank();
   if ((rank != 2 && rank != 3) || parameter.numel() == 0) return false;
   if (!options.patterns.empty()) {

@@ -49,7 +49,7 @@ absl::Status ValidateMuonOptions(const MuonOptions& options);
 // patterns, Muon updates the matrices of blocks: parameters with a number among the parts of their
 // names, and with two dimensions, or three (a matrix for each index of the first, as stacked
 // experts). How the model is divided into units does not matter.
-bool IsMuons(const Parameter& parameter, const MuonOptions& options);
+bool UsesMuon(const Parameter& parameter, const MuonOptions& options);
 
 // Returns the matrices of a parameter that Muon updates, divided into parts by Parameter::matrix if
 // the options ask for that.
@@ -73,7 +73,7 @@ struct MuonRanks {
   Communicator* copies_group = nullptr;  // the ranks that hold copies of this rank's piece
 
   // Returns the index of an owner among the owners of its part.
-  int PlaceInPart(int owner_of_all) const { return owner_of_all % (owners / parts); }
+  int IndexInPart(int owner_of_all) const { return owner_of_all % (owners / parts); }
 };
 
 // Returns the ranks for `parameter` of `unit`. Collective, like Mesh::Group.

@@ -425,13 +425,13 @@ TEST(MuonTest, PatternsChoose) {
   const Parameter table("wte.weight", Shape({2, 2}));
   const Parameter bias("h.3.b", Shape({2}));
   MuonOptions options;
-  EXPECT_TRUE(IsMuons(in_block, options));
-  EXPECT_FALSE(IsMuons(table, options));
-  EXPECT_FALSE(IsMuons(bias, options));
+  EXPECT_TRUE(UsesMuon(in_block, options));
+  EXPECT_FALSE(UsesMuon(table, options));
+  EXPECT_FALSE(UsesMuon(bias, options));
   options.patterns = {"wte*", "*.b"};
-  EXPECT_FALSE(IsMuons(in_block, options));
-  EXPECT_TRUE(IsMuons(table, options));
-  EXPECT_FALSE(IsMuons(bias, options));
+  EXPECT_FALSE(UsesMuon(in_block, options));
+  EXPECT_TRUE(UsesMuon(table, options));
+  EXPECT_FALSE(UsesMuon(bias, options));
 }
 
 TEST(MuonTest, QueriesKeysAndValuesMayBeApart) {

@@ -177,7 +177,7 @@ TrainerOptions MakeOptions(const RunSetup& setup, const nlohmann::json& expected
 absl::Status ExpectMatrices(const LanguageModel& model, const std::vector<std::string>& names) {
   std::set<std::string> chosen;
   for (const Parameter* parameter : model.Parameters()) {
-    if (IsMuons(*parameter, {})) chosen.insert(parameter->name());
+    if (UsesMuon(*parameter, {})) chosen.insert(parameter->name());
   }
   if (chosen == std::set<std::string>(names.begin(), names.end())) return absl::OkStatus();
   return absl::InternalError(absl::StrCat("Muon takes ", chosen.size(), " matrices, and not the ",
