@@ -76,7 +76,7 @@ absl::Status RunRank(const WorkMaker& make, Communicator& world, RankStopwatch& 
   // Touches all memory for the first time, and learns the order of units.
   for (int i = 0; i < 2; ++i) ZEROTH_RETURN_IF_ERROR(work.run());
   for (int i = 0; i < work.rounds; ++i) {
-    Machine machine = CpuAtHand();
+    Machine machine = LocalCpu();
     ZEROTH_RETURN_IF_ERROR(MeasureRanks(world, *device, kRanks, machine));
     Round round;
     if (world.rank() == 0) {

@@ -367,7 +367,7 @@ absl::Status MeasureRanks(Communicator& world, Device& device, int ranks_per_nod
   return MeasureLinks(world, device, on_node, machine);
 }
 
-Machine CpuAtHand() {
+Machine LocalCpu() {
   const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   Machine cpu;
   cpu.name = absl::StrCat("this CPU of ", cores, cores == 1 ? " core" : " cores");
@@ -381,14 +381,14 @@ Machine CpuAtHand() {
 }
 
 absl::StatusOr<Machine> MeasureCpu() {
-  Machine cpu = CpuAtHand();
+  Machine cpu = LocalCpu();
   // A link needs two ends.
   const int ranks = std::max(2, cpu.devices_per_node);
   const absl::Status status = RunLocalRanks(ranks, [&](Communicator& world) -> absl::Status {
     ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
                             DeviceRegistry::Create("cpu", DeviceOptions()));
     device->BindThread();
-    Machine measured = CpuAtHand();
+    Machine measured = LocalCpu();
     ZEROTH_RETURN_IF_ERROR(MeasureRanks(world, *device, ranks, measured));
     if (world.rank() == 0) cpu = measured;
     return absl::OkStatus();

@@ -35,9 +35,9 @@ absl::Status MeasureRanks(Communicator& world, Device& device, int ranks_per_nod
 
 // Returns the CPUs of this node without measured rates. Links and network have the rates of a 10
 // Gb/s network card.
-Machine CpuAtHand();
+Machine LocalCpu();
 
-// Returns CpuAtHand with the rates that MeasureRanks measures on a thread for each core.
+// Returns LocalCpu with the rates that MeasureRanks measures on a thread for each core.
 absl::StatusOr<Machine> MeasureCpu();
 
 }  // namespace zeroth

@@ -194,12 +194,12 @@ absl::StatusOr<std::vector<PlannedRun>> SearchPlans(const TrainOptions& options,
 absl::StatusOr<std::vector<PlannedRun>> CheapestThatFit(const TrainOptions& options,
                                                         const Machine& machine,
                                                         const ModelBuilder& build, size_t most,
-                                                        const SearchIsOver& over) {
+                                                        const StopSearch& stop) {
   const std::vector<std::vector<Change>> kinds = {Strategies(options, machine), Checkpointing(),
                                                   MicroBatchSizes(options), OtherState(options)};
   std::vector<PlannedRun> fitting;
   const auto consider = [&](const std::vector<Change>& changes) -> absl::Status {
-    if (over()) return absl::OkStatus();
+    if (stop()) return absl::OkStatus();
     ZEROTH_ASSIGN_OR_RETURN(std::optional<PlannedRun> run, Try(options, machine, build, changes));
     if (run.has_value() && run->plan.fits) fitting.push_back(*std::move(run));
     return absl::OkStatus();
@@ -250,7 +250,7 @@ std::string CheapestText(const std::vector<PlannedRun>& runs, const Plan& asked)
 }
 
 absl::StatusOr<std::string> TextOfChanges(const TrainOptions& options, const Machine& machine,
-                                          const ModelBuilder& build, const SearchIsOver& over) {
+                                          const ModelBuilder& build, const StopSearch& stop) {
   constexpr size_t kChanges = 3;
   ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, build(std::nullopt));
   ZEROTH_ASSIGN_OR_RETURN(const Plan asked, PlanRun(options, machine, std::move(model)));
@@ -262,8 +262,8 @@ absl::StatusOr<std::string> TextOfChanges(const TrainOptions& options, const Mac
         static_cast<double>(asked.memory_limit_bytes) / kMiB);
   }
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<PlannedRun> cheapest,
-                          CheapestThatFit(options, machine, build, kChanges, over));
-  if (!over()) return CheapestText(cheapest, asked);
+                          CheapestThatFit(options, machine, build, kChanges, stop));
+  if (!stop()) return CheapestText(cheapest, asked);
   return absl::StrCat(cheapest.empty() ? "to fit    nothing has been found so far\n"
                                        : CheapestText(cheapest, asked),
                       "  The search ended before it had tried all: //tools/plan, with the same "

@@ -38,25 +38,25 @@ absl::StatusOr<std::vector<PlannedRun>> SearchPlans(const TrainOptions& options,
                                                     const ModelBuilder& build);
 
 // Returns true if the search must stop before it has tried all changes.
-using SearchIsOver = std::function<bool()>;
-inline bool SearchAll() { return false; }
+using StopSearch = std::function<bool()>;
+inline bool NeverStop() { return false; }
 
 // Returns at most `most` changes that make the run fit, the fastest first. Tries pairs of changes
-// only if no single change is enough. Empty if nothing makes it fit. Begins no plan once `over`,
-// and returns the changes found by then.
+// only if no single change is enough. Empty if nothing makes it fit. Begins no plan once `stop`
+// returns true, and returns the changes found by then.
 absl::StatusOr<std::vector<PlannedRun>> CheapestThatFit(const TrainOptions& options,
                                                         const Machine& machine,
                                                         const ModelBuilder& build, size_t most,
-                                                        const SearchIsOver& over = SearchAll);
+                                                        const StopSearch& stop = NeverStop);
 
 std::string SearchText(const std::vector<PlannedRun>& runs, size_t most);
 std::string CheapestText(const std::vector<PlannedRun>& runs, const Plan& asked);
 
 // Says what to change in a run that ran out of memory: the three cheapest changes that make it fit,
-// and the memory that each saves. Says so if `over` ended the search early.
+// and the memory that each saves. Says so if `stop` ended the search early.
 absl::StatusOr<std::string> TextOfChanges(const TrainOptions& options, const Machine& machine,
                                           const ModelBuilder& build,
-                                          const SearchIsOver& over = SearchAll);
+                                          const StopSearch& stop = NeverStop);
 
 // The result of LargestThatFits.
 struct LargestPlan : PlannedRun {  // `change` is "--batch_size=37" or "61 layers"

@@ -96,7 +96,7 @@ std::string MemoryWarning(const RunSpec& spec, const ModelSource& source) {
     return "";
   }
   // A plan of memory alone needs no rates.
-  Machine machine = CpuAtHand();
+  Machine machine = LocalCpu();
   for (double* const rate :
        {&machine.fp32_flops, &machine.tf32_flops, &machine.bf16_flops, &machine.memory_bandwidth,
         &machine.link_bandwidth, &machine.network_bandwidth, &machine.host_bandwidth}) {

@@ -164,7 +164,7 @@ absl::StatusOr<Machine> Unmeasured(const TrainOptions& options) {
   const bool is_gpu = options.device != TrainOptions().device;
   const std::string asked = absl::StrCat("--measure with --device=", options.device);
   if (!is_gpu) {
-    if (options.machine.empty()) return CpuAtHand();
+    if (options.machine.empty()) return LocalCpu();
     return InvalidArgument(asked, " and --machine=", options.machine,
                            ": it measures the CPU at hand; leave --machine out");
   }
