@@ -153,7 +153,7 @@ absl::Status ExpectRanks(const MuonRanks& ranks, const Mesh& mesh, const Unit& u
   for (const MeshAxis& axis : mesh.axes()) world *= axis.size;
   const bool is_matrix = ranks.parts == 1 || parameter.global_shape().rank() == 2;
   if (&unit.mesh() == ranks.view && PartsOf(parameter) == ranks.parts && is_matrix &&
-      ranks.view->data_size() * ranks.parts == world &&
+      ranks.view->data_parallel_size() * ranks.parts == world &&
       parameter.numel() * ranks.parts == parameter.global_numel()) {
     return absl::OkStatus();
   }

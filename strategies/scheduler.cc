@@ -113,7 +113,7 @@ absl::Status Scheduler::CreateLanes() {
   return GoAcross(units_) ? create(across_, "reduce across", reduces) : absl::OkStatus();
 }
 
-absl::Status Scheduler::ExpectOwn(const Unit* unit) const {
+absl::Status Scheduler::ExpectKnownUnit(const Unit* unit) const {
   if (unit == nullptr) {
     return absl::InvalidArgumentError("scheduler: a null unit, expected one of the sharding's");
   }
@@ -123,7 +123,7 @@ absl::Status Scheduler::ExpectOwn(const Unit* unit) const {
 }
 
 absl::Status Scheduler::BeforeForward(Unit& unit, bool expects_backward) {
-  ZEROTH_RETURN_IF_ERROR(ExpectOwn(&unit));
+  ZEROTH_RETURN_IF_ERROR(ExpectKnownUnit(&unit));
   const Pass pass = expects_backward ? Pass::kForward : Pass::kInference;
   Track& in = track(unit);
   if (expects_backward && in.complete) {
@@ -148,7 +148,7 @@ absl::Status Scheduler::BeforeForward(Unit& unit, bool expects_backward) {
 }
 
 absl::Status Scheduler::AfterForward(Unit& unit, bool expects_backward) {
-  ZEROTH_RETURN_IF_ERROR(ExpectOwn(&unit));
+  ZEROTH_RETURN_IF_ERROR(ExpectKnownUnit(&unit));
   Track& in = track(unit);
   if (in.active == 0) {
     return FailedPrecondition("unit '", unit.name(),
@@ -173,7 +173,7 @@ absl::Status Scheduler::AfterForward(Unit& unit, bool expects_backward) {
 }
 
 absl::Status Scheduler::BeforeBackward(Unit& unit) {
-  ZEROTH_RETURN_IF_ERROR(ExpectOwn(&unit));
+  ZEROTH_RETURN_IF_ERROR(ExpectKnownUnit(&unit));
   Track& in = track(unit);
   if (in.pending_backwards <= in.in_backward) {
     return FailedPrecondition("unit '", unit.name(),
@@ -191,7 +191,7 @@ absl::Status Scheduler::BeforeBackward(Unit& unit) {
 }
 
 absl::Status Scheduler::AfterBackward(Unit& unit) {
-  ZEROTH_RETURN_IF_ERROR(ExpectOwn(&unit));
+  ZEROTH_RETURN_IF_ERROR(ExpectKnownUnit(&unit));
   Track& in = track(unit);
   if (in.in_backward == 0) {
     return FailedPrecondition("unit '", unit.name(), "': AfterBackward without BeforeBackward");

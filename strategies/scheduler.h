@@ -209,7 +209,7 @@ class Scheduler {
   Track& track(const Unit& unit) { return tracks_[static_cast<size_t>(unit.index())]; }
   ChosenPrefetch& chosen(const Unit& unit) { return chosen_[static_cast<size_t>(unit.index())]; }
   void ProvideGradients(Unit& unit);
-  absl::Status ExpectOwn(const Unit* unit) const;
+  absl::Status ExpectKnownUnit(const Unit* unit) const;
   absl::Status SetPrefetch(Unit& unit, std::vector<Unit*> next, Pass pass);
 
   // True while the backward of some unit is under way, so that a forward is a recomputation.

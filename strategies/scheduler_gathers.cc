@@ -43,21 +43,21 @@ absl::Status GatherMastersInto(std::vector<Tensor>& masters, const Unit& unit, C
 }  // namespace
 
 absl::Status Scheduler::SetPrefetch(Unit& unit, std::vector<Unit*> next, Pass pass) {
-  ZEROTH_RETURN_IF_ERROR(ExpectOwn(&unit));
-  for (const Unit* other : next) ZEROTH_RETURN_IF_ERROR(ExpectOwn(other));
+  ZEROTH_RETURN_IF_ERROR(ExpectKnownUnit(&unit));
+  for (const Unit* other : next) ZEROTH_RETURN_IF_ERROR(ExpectKnownUnit(other));
   (pass == Pass::kForward ? chosen(unit).forward : chosen(unit).backward) = std::move(next);
   return absl::OkStatus();
 }
 
 absl::Status Scheduler::Gather(Unit& unit) {
-  ZEROTH_RETURN_IF_ERROR(ExpectOwn(&unit));
+  ZEROTH_RETURN_IF_ERROR(ExpectKnownUnit(&unit));
   ZEROTH_RETURN_IF_ERROR(EnsureGathered(unit, Pass::kInference));
   ++track(unit).active;
   return absl::OkStatus();
 }
 
 absl::Status Scheduler::Reshard(Unit& unit) {
-  ZEROTH_RETURN_IF_ERROR(ExpectOwn(&unit));
+  ZEROTH_RETURN_IF_ERROR(ExpectKnownUnit(&unit));
   Track& in = track(unit);
   if (in.active == 0 && unit.state() == UnitState::kSharded) {
     return FailedPrecondition("unit '", unit.name(),
@@ -74,7 +74,7 @@ absl::Status Scheduler::Reshard(Unit& unit) {
 }
 
 absl::StatusOr<std::vector<Tensor>> Scheduler::GatherMasters(const Unit& unit) {
-  ZEROTH_RETURN_IF_ERROR(ExpectOwn(&unit));
+  ZEROTH_RETURN_IF_ERROR(ExpectKnownUnit(&unit));
   ZEROTH_RETURN_IF_ERROR(WaitForShards());
   std::vector<Tensor> masters;
   absl::Status ready =
@@ -90,7 +90,7 @@ absl::StatusOr<std::vector<Tensor>> Scheduler::GatherMasters(const Unit& unit) {
 }
 
 absl::Status Scheduler::Prefetch(Unit& unit) {
-  ZEROTH_RETURN_IF_ERROR(ExpectOwn(&unit));
+  ZEROTH_RETURN_IF_ERROR(ExpectKnownUnit(&unit));
   if (!capabilities_.shards && unit.mesh().owner_count() == 1) {
     return InvalidArgument("unit '", unit.name(), "': strategy '", strategy_.name(),
                            "' keeps parameters replicated; there is nothing to prefetch");
@@ -158,7 +158,7 @@ absl::Status Scheduler::StartGather(Unit& unit, Pass pass) {
 }
 
 absl::StatusOr<Scheduler::UnshardHandle> Scheduler::Unshard(Unit& unit, bool async) {
-  ZEROTH_RETURN_IF_ERROR(ExpectOwn(&unit));
+  ZEROTH_RETURN_IF_ERROR(ExpectKnownUnit(&unit));
   if (unit.state() == UnitState::kSharded) {
     ZEROTH_RETURN_IF_ERROR(StartGather(unit, Pass::kForward));
   }

@@ -70,11 +70,13 @@ absl::StatusOr<std::unique_ptr<Sharding>> Sharding::Create(Communicator& world, 
   for (UnitSpec& spec : units) {
     if (spec.collectives == nullptr) spec.collectives = options.collectives;
   }
-  ZEROTH_ASSIGN_OR_RETURN(const int data_size, DataSize(options, world.size()));
-  ZEROTH_RETURN_IF_ERROR(Validate(options, units, strategy, data_size));
-  ZEROTH_ASSIGN_OR_RETURN(const int shard_size, ShardSizeOf(strategy, strategy_options, data_size));
+  ZEROTH_ASSIGN_OR_RETURN(const int data_parallel_size, DataParallelSize(options, world.size()));
+  ZEROTH_RETURN_IF_ERROR(Validate(options, units, strategy, data_parallel_size));
+  ZEROTH_ASSIGN_OR_RETURN(const int shard_size,
+                          ShardSizeOf(strategy, strategy_options, data_parallel_size));
   // In the order of kDataAxes.
-  std::vector<MeshAxis> axes = {{kReplicateAxis, data_size / shard_size}, {kShardAxis, shard_size}};
+  std::vector<MeshAxis> axes = {{kReplicateAxis, data_parallel_size / shard_size},
+                                {kShardAxis, shard_size}};
   axes.insert(axes.end(), options.inner_axes.begin(), options.inner_axes.end());
   ZEROTH_ASSIGN_OR_RETURN(sharding->mesh_, Mesh::Create(world, std::move(axes)));
   for (const UnitSpec& spec : units) {
@@ -219,17 +221,17 @@ absl::Status Sharding::VisitFull(const PieceVisitor& visitor) {
       const ShardLayout::Placement& at = unit->layout().placement(i);
       const Tensor view =
           masters[static_cast<size_t>(at.segment)].View(at.offset, parameter.shape());
-      ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> values, parameter.part().has_value()
-                                                                   ? Undivided(parameter, view)
-                                                                   : ToHostFloats(view));
+      ZEROTH_ASSIGN_OR_RETURN(
+          const std::vector<float> values,
+          parameter.part().has_value() ? GatherUndivided(parameter, view) : ToHostFloats(view));
       ZEROTH_RETURN_IF_ERROR(visitor(parameter, 0, values));
     }
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<float>> Sharding::Undivided(const Parameter& parameter,
-                                                       const Tensor& mine) {
+absl::StatusOr<std::vector<float>> Sharding::GatherUndivided(const Parameter& parameter,
+                                                             const Tensor& mine) {
   ParameterPart part = *parameter.part();
   std::vector<int64_t> numels;
   for (part.index = 0; part.index < part.count; ++part.index) {
@@ -326,7 +328,7 @@ std::string Sharding::ProgramsText() const {
 
 std::vector<Communicator*> Sharding::communicators() const {
   std::vector<Communicator*> all = mesh_->communicators();
-  for (Communicator* own : strategy_->OwnGroups()) all.push_back(own);
+  for (Communicator* own : strategy_->ExtraGroups()) all.push_back(own);
   return all;
 }
 

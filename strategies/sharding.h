@@ -145,9 +145,9 @@ class Sharding {
   Sharding() = default;
   // Returns the errors of Create that do not depend on the rank.
   static absl::Status Validate(const ShardingOptions& options, const std::vector<UnitSpec>& units,
-                               const ShardingStrategy& strategy, int data_size);
+                               const ShardingStrategy& strategy, int data_parallel_size);
   // The number of data-parallel ranks.
-  static absl::StatusOr<int> DataSize(const ShardingOptions& options, int world_size);
+  static absl::StatusOr<int> DataParallelSize(const ShardingOptions& options, int world_size);
   absl::Status CreateView(const UnitAxes& axes, bool owners_over_groups);
   // Returns, for each unit, the axes over which Parameter::part divides its parameters: none or
   // one.
@@ -155,7 +155,8 @@ class Sharding {
                                                    const ShardingOptions& options) const;
   absl::Status CreateStatisticsGroup(const std::vector<Mesh::Axes>& part_axes);
   // Returns the undivided parameter of which `mine` is this rank's part. Collective over the axis.
-  absl::StatusOr<std::vector<float>> Undivided(const Parameter& parameter, const Tensor& mine);
+  absl::StatusOr<std::vector<float>> GatherUndivided(const Parameter& parameter,
+                                                     const Tensor& mine);
 
   Device* device_ = nullptr;
   std::unique_ptr<Mesh> mesh_;

@@ -68,12 +68,12 @@ absl::Status ValidateUnits(const std::vector<UnitSpec>& units) {
 }
 
 // Refuses a number of ranks for which a tree over micro-batches is not bitwise reproducible.
-absl::Status ExpectTreeOverRanks(int data_size) {
-  if ((data_size & (data_size - 1)) == 0) return absl::OkStatus();
+absl::Status ExpectTreeOverRanks(int data_parallel_size) {
+  if ((data_parallel_size & (data_parallel_size - 1)) == 0) return absl::OkStatus();
   return InvalidArgument(
       "sharding: gradients are to be summed in one tree over ranks and micro-batches "
       "(tree_micro_batches), but there are ",
-      data_size, " ranks; expected a power of two");
+      data_parallel_size, " ranks; expected a power of two");
 }
 
 // Checks that the blocks of this rank's part of a parameter are blocks of the undivided parameter.
@@ -153,7 +153,7 @@ absl::StatusOr<std::vector<Mesh::Axes>> Sharding::PartAxes(const std::vector<Uni
   return part_axes;
 }
 
-absl::StatusOr<int> Sharding::DataSize(const ShardingOptions& options, int world_size) {
+absl::StatusOr<int> Sharding::DataParallelSize(const ShardingOptions& options, int world_size) {
   int64_t inner = 1;
   for (const MeshAxis& axis : options.inner_axes) inner *= std::max(axis.size, 0);
   if (inner > 0 && world_size % inner == 0) return world_size / static_cast<int>(inner);
@@ -162,7 +162,7 @@ absl::StatusOr<int> Sharding::DataSize(const ShardingOptions& options, int world
 }
 
 absl::Status Sharding::Validate(const ShardingOptions& options, const std::vector<UnitSpec>& units,
-                                const ShardingStrategy& strategy, int data_size) {
+                                const ShardingStrategy& strategy, int data_parallel_size) {
   ZEROTH_RETURN_IF_ERROR(ValidateUnits(units));
   ZEROTH_RETURN_IF_ERROR(ValidateMixedPrecision(options.mixed_precision));
   if (options.min_shard_numel < 0) {
@@ -174,7 +174,7 @@ absl::Status Sharding::Validate(const ShardingOptions& options, const std::vecto
                            ", expected at least 1 element");
   }
   if (options.strategy_options.tree_micro_batches > 0) {
-    ZEROTH_RETURN_IF_ERROR(ExpectTreeOverRanks(data_size));
+    ZEROTH_RETURN_IF_ERROR(ExpectTreeOverRanks(data_parallel_size));
   }
   const StrategyCapabilities supported = strategy.capabilities();
   if ((options.offload.parameters || options.offload.gradients) && !supported.offload) {

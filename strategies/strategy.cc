@@ -68,7 +68,7 @@ absl::Status ShardingStrategy::Attach(const StrategyContext& context) {
   context_ = context;
   if (!std::isnormal(static_cast<float>(GradientScale()))) {
     return InvalidArgument(name(), ": gradient_divide_factor is ", options_.gradient_divide_factor,
-                           " with ", DataSize(),
+                           " with ", DataParallelSize(),
                            " ranks; no fp32 number multiplies means by what that makes");
   }
   ZEROTH_RETURN_IF_ERROR(AttachPostForwardGroups());
@@ -83,13 +83,13 @@ absl::Status ShardingStrategy::Attach(const StrategyContext& context) {
     add_once(unit->mesh().shard_gather(), gathers);
     add_once(unit->mesh().shard_reduce(), reductions);
   }
-  for (Communicator* own : OwnGroups()) gathers.push_back(own);
+  for (Communicator* own : ExtraGroups()) gathers.push_back(own);
   context.gathered->RegisterWith(gathers);
   context.gradients->RegisterWith(reductions);
   return absl::OkStatus();
 }
 
-std::vector<Communicator*> ShardingStrategy::OwnGroups() const {
+std::vector<Communicator*> ShardingStrategy::ExtraGroups() const {
   std::vector<Communicator*> groups;
   for (const auto& [shard_gather, group] : post_forward_groups_) groups.push_back(group.get());
   return groups;
@@ -158,7 +158,7 @@ absl::Status ShardingStrategy::Gather(Unit& unit, Pass, Stream& comm) {
 }
 
 absl::Status ShardingStrategy::Reshard(Unit& unit, Pass pass) {
-  if (Keeps(unit, pass)) return unit.ExpectState(UnitState::kGathered, "keep");
+  if (KeepsGathered(unit, pass)) return unit.ExpectState(UnitState::kGathered, "keep");
   Programs& programs = ProgramsOf(unit);
   if (programs.options.post_forward_ranks > 0 && pass == Pass::kForward &&
       !ProgramRunner::HasSlice(unit, OpPlace::kForwardSlice)) {
@@ -170,11 +170,11 @@ absl::Status ShardingStrategy::Reshard(Unit& unit, Pass pass) {
   return runner_->DropSlice(unit, OpPlace::kForwardSlice);
 }
 
-bool ShardingStrategy::Keeps(const Unit&, Pass pass) const {
+bool ShardingStrategy::KeepsGathered(const Unit&, Pass pass) const {
   return pass == Pass::kForward || pass == Pass::kBackward;
 }
 
-bool ShardingStrategy::KeepsAfterForward(const Unit& unit, Pass pass) const {
+bool ShardingStrategy::KeepsGatheredAfterForward(const Unit& unit, Pass pass) const {
   return pass == Pass::kForward && (unit.is_root() || !options_.reshard_after_forward);
 }
 
@@ -211,10 +211,12 @@ absl::Status ShardingStrategy::ExpectPlaceInTree(const Unit& unit, bool is_last)
 // rescales it to sum / factor.
 double ShardingStrategy::GradientScale() const {
   const double factor = options_.gradient_divide_factor;
-  return factor == 0 ? 1 : DataSize() / factor;
+  return factor == 0 ? 1 : DataParallelSize() / factor;
 }
 
-int ShardingStrategy::DataSize() const { return context_.units[0]->mesh().data_size(); }
+int ShardingStrategy::DataParallelSize() const {
+  return context_.units[0]->mesh().data_parallel_size();
+}
 
 absl::Status ShardingStrategy::Trim() {
   return runner_ == nullptr ? absl::OkStatus() : runner_->Trim();

@@ -155,12 +155,12 @@ class ShardingStrategy {
   // Called once, before the calls below. An override calls this one, with all units.
   virtual absl::Status Attach(const StrategyContext& context);
   // Groups that the strategy made besides the mesh's; ShardingStats counts their traffic.
-  virtual std::vector<Communicator*> OwnGroups() const;
+  virtual std::vector<Communicator*> ExtraGroups() const;
 
   // Enqueues on `comm` the gather of a sharded unit's parameters: kSharded → kGathering.
   virtual absl::Status Gather(Unit& unit, Pass pass, Stream& comm);
   // Called when a pass over a gathered unit is over. Frees the full parameters (kGathered →
-  // kSharded), or keeps them (Keeps); at kStepEnd it must free them.
+  // kSharded), or keeps them (KeepsGathered); at kStepEnd it must free them.
   virtual absl::Status Reshard(Unit& unit, Pass pass);
   // Gives a unit its full gradient buffers of Unit::full_gradient_dtype: kNone → kFull.
   virtual absl::Status PrepareGradients(Unit& unit);
@@ -180,16 +180,16 @@ class ShardingStrategy {
  protected:
   // True if the unit stays gathered after this pass over it. By default it does until the step
   // ends.
-  virtual bool Keeps(const Unit& unit, Pass pass) const;
+  virtual bool KeepsGathered(const Unit& unit, Pass pass) const;
 
   const StrategyOptions& options() const { return options_; }
   const StrategyContext& context() const { return context_; }
   // Returns InvalidArgument that says what is `wrong` with the shard size, and lists those that
   // fit.
   absl::Status WrongShardSize(absl::string_view wrong, int world_size) const;
-  // Implements Keeps for strategies that free units after their forward: true after a forward for
-  // the root, and for all units without reshard_after_forward.
-  bool KeepsAfterForward(const Unit& unit, Pass pass) const;
+  // Implements KeepsGathered for strategies that free units after their forward: true after a
+  // forward for the root, and for all units without reshard_after_forward.
+  bool KeepsGatheredAfterForward(const Unit& unit, Pass pass) const;
 
  private:
   struct Programs;
@@ -202,7 +202,7 @@ class ShardingStrategy {
   // kept; nullptr if its forward keeps none.
   Communicator* PostForwardGroup(const Unit& unit) const;
   // Returns the number of data-parallel ranks; the same for all units.
-  int DataSize() const;
+  int DataParallelSize() const;
   // Returns the factor that multiplies reduced gradients.
   double GradientScale() const;
 
@@ -222,7 +222,9 @@ class FreesAfterForward : public ShardingStrategy {
   StrategyCapabilities capabilities() const override;
 
  protected:
-  bool Keeps(const Unit& unit, Pass pass) const override { return KeepsAfterForward(unit, pass); }
+  bool KeepsGathered(const Unit& unit, Pass pass) const override {
+    return KeepsGatheredAfterForward(unit, pass);
+  }
 };
 
 // Returns the ranks in a shard group, which determine the mesh. InvalidArgument as

@@ -108,7 +108,7 @@ class MeshView {
   int shard_index() const { return shard_gather_->rank(); }
   int replicate_index() const { return replicate_reduce_->rank(); }
   // The ranks of all groups together.
-  int data_size() const { return shard_size() * replicate_size(); }
+  int data_parallel_size() const { return shard_size() * replicate_size(); }
 
   // This rank's shard group, for gathers and for reductions.
   Communicator& shard_gather() const { return *shard_gather_; }

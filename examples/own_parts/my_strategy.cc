@@ -16,10 +16,10 @@ class KeepSome : public zeroth::ShardingStrategy {
   absl::string_view name() const override { return "keep_some"; }
 
  protected:
-  bool Keeps(const zeroth::Unit& unit, zeroth::Pass pass) const override {
+  bool KeepsGathered(const zeroth::Unit& unit, zeroth::Pass pass) const override {
     // The root is unit 0.
     const bool keeps = unit.index() <= options().OwnNumber("units");
-    return KeepsAfterForward(unit, pass) || (keeps && pass == zeroth::Pass::kForward);
+    return KeepsGatheredAfterForward(unit, pass) || (keeps && pass == zeroth::Pass::kForward);
   }
 };
 

@@ -62,7 +62,7 @@ class AllReduceShard : public ShardingStrategy {
       if (!layout.trainable || segment.grad.numel() == 0) continue;
       // Gaps between parameters are summed too; zeros stay zeros.
       ZEROTH_RETURN_IF_ERROR(ZeroGaps(unit, i, segment.grad, comm));
-      if (unit.mesh().data_size() > 1) {
+      if (unit.mesh().data_parallel_size() > 1) {
         ZEROTH_RETURN_IF_ERROR(AllReduce(unit, segment.grad, comm));
       }
       if (unit.is_replicated(i)) continue;  // what the optimizer reads is the full buffer itself

@@ -134,7 +134,7 @@ TEST_P(CommunicatorTest, MeshGroupsAreRowMajor) {
         ZEROTH_ASSIGN_OR_RETURN(const auto view, MeshView::Create(*mesh, {0}, {1}, over_groups));
         EXPECT_EQ(view->shard_size(), s);
         EXPECT_EQ(view->replicate_size(), groups);
-        EXPECT_EQ(view->data_size(), rank.size());
+        EXPECT_EQ(view->data_parallel_size(), rank.size());
         EXPECT_EQ(view->shard_index(), rank.rank() % s);
         EXPECT_EQ(view->replicate_index(), rank.rank() / s);
         const bool spans = over_groups && groups > 1;
