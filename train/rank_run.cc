@@ -74,14 +74,14 @@ absl::Status RankRun::SetUpAndTrain() {
   ZEROTH_RETURN_IF_ERROR(SetUp());
   if (interrupted_) {  // while the losses of the reference were computed
     end_ = RunEnd::kInterrupted;
-    return MeetAtEnd();
+    return BarrierAtEnd();
   }
   if (spec_.only_evaluates()) {
     ZEROTH_ASSIGN_OR_RETURN(const bool evaluated, EvaluateAll(first_step_));
     if (evaluated) return absl::OkStatus();
     Say("interrupted: no evaluation loss");
     end_ = RunEnd::kInterrupted;
-    return MeetAtEnd();
+    return BarrierAtEnd();
   }
   bool stop = false;
   int64_t step = first_step_;
@@ -96,14 +96,14 @@ absl::Status RankRun::SetUpAndTrain() {
     ++step;
   }
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  SayTraced();
+  WriteTrace();
   // Finishes checkpoints and models before the last sample, so that an error of the sample cannot
   // lose them.
   if (store_->can_save()) ZEROTH_RETURN_IF_ERROR(HandleReport(store_->Wait()));
   if (interrupted_ && !store_->can_save()) {
-    EndWith(FailedPrecondition("a signal ended the run after step ", step,
-                               ", which is lost: no checkpoint can be saved in --out=",
-                               store_->directory(), ", which the ranks do not share"));
+    RecordFailure(FailedPrecondition("a signal ended the run after step ", step,
+                                     ", which is lost: no checkpoint can be saved in --out=",
+                                     store_->directory(), ", which the ranks do not share"));
   }
   const bool interrupted = failure_.ok() && interrupted_;
   // Only a finished run writes final/.
@@ -123,10 +123,10 @@ absl::Status RankRun::SetUpAndTrain() {
   }
   if (failure_.ok() && !interrupted) return absl::OkStatus();
   if (interrupted) end_ = RunEnd::kInterrupted;
-  return MeetAtEnd();
+  return BarrierAtEnd();
 }
 
-absl::Status RankRun::MeetAtEnd() {
+absl::Status RankRun::BarrierAtEnd() {
   // The launcher may kill the other ranks as soon as one ends with another code than 0, so all meet
   // here first.
   AgreeOnStatus(world_, device(), absl::OkStatus(), "end").IgnoreError();
@@ -193,7 +193,7 @@ absl::Status RankRun::SetUp() {
     if (data == nullptr) continue;
     for (std::string& note : data->notes()) notes.push_back(std::move(note));
   }
-  if (eval_loader_.has_value()) SayEvaluation(notes);
+  if (eval_loader_.has_value()) AddEvaluationNote(notes);
   // The notes read the tokenizer's files, and only rank 0 prints them.
   const bool fine_tunes = !options_.init_from.empty() && !spec_.only_evaluates();
   if (fine_tunes && world_.rank() == 0) AddFineTuningNotes(notes);

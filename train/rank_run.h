@@ -77,9 +77,9 @@ class RankRun {
   // Names options of a fine-tuning run that have the defaults of training from scratch.
   void AddFineTuningNotes(std::vector<std::string>& notes) const;
   // Says how much of the held-out data an evaluation reads, unless it is all of it.
-  void SayEvaluation(std::vector<std::string>& notes) const;
+  void AddEvaluationNote(std::vector<std::string>& notes) const;
   // Waits for the other ranks, and returns failure_.
-  absl::Status MeetAtEnd();
+  absl::Status BarrierAtEnd();
 
   // Step and the handlers return true if the run is to end. Step reports and saves a step before it
   // evaluates it, so that no error or signal of an evaluation loses it.
@@ -136,9 +136,9 @@ class RankRun {
   // Sets the text that an interrupt prints from now on.
   void AnnounceInterrupt();
   // Writes the trace after the last traced step, or at the end of the run.
-  void SayTraced();
+  void WriteTrace();
   // Ends the run with an error, the same on all ranks, after everything that can be saved is saved.
-  void EndWith(const absl::Status& status) { failure_ = Joined(failure_, status); }
+  void RecordFailure(const absl::Status& status) { failure_ = Joined(failure_, status); }
   void Say(const std::string& line) {
     if (reporter_ != nullptr) reporter_->Say(line);
   }

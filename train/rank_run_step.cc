@@ -83,7 +83,7 @@ absl::StatusOr<bool> RankRun::Step(int64_t step, Clock::time_point start) {
   ZEROTH_ASSIGN_OR_RETURN(const StepResult result,
                           trainer_->Step(micro_batches, lr, WantsToStop()));
   ZEROTH_RETURN_IF_ERROR(trace_->AfterStep(step + 1));
-  if (trace_->IsComplete(step + 1)) SayTraced();
+  if (trace_->IsComplete(step + 1)) WriteTrace();
   StepMetrics metrics;
   metrics.step = step + 1;
   metrics.loss = result.loss;
@@ -154,7 +154,7 @@ absl::Status RankRun::SaveCheckpoint(int64_t steps, bool last) {
 absl::Status RankRun::HandleReport(absl::StatusOr<RunStore::Report> report) {
   ZEROTH_RETURN_IF_ERROR(report.status());
   for (const std::string& line : report->lines) Say(line);
-  EndWith(report->failure);
+  RecordFailure(report->failure);
   if (report->has_checkpoint) AnnounceInterrupt();
   return absl::OkStatus();
 }
@@ -210,7 +210,7 @@ absl::StatusOr<bool> RankRun::HandleNonFinite(int64_t step, const StepResult& re
                         why));
     return false;
   }
-  EndWith(absl::OutOfRangeError(absl::StrFormat(
+  RecordFailure(absl::OutOfRangeError(absl::StrFormat(
       "step %d: the gradient norm is %g%s, so the weights were not updated; %s has those of step "
       "%d. A lower --lr, a longer --warmup_steps, bf16 or fp32 may help; %s%s",
       step, result.grad_norm, too_many ? absl::StrFormat(" %d times in a row", most) : "",
@@ -294,7 +294,7 @@ absl::StatusOr<bool> RankRun::MissesEvaluation() {
   return text == "yes";
 }
 
-void RankRun::SayEvaluation(std::vector<std::string>& notes) const {
+void RankRun::AddEvaluationNote(std::vector<std::string>& notes) const {
   const int64_t sequences = SequencesPerStep(options_);
   const int64_t all = eval_loader_->distinct_windows();
   const int64_t batches = BatchesOf(*eval_loader_, options_);
@@ -326,7 +326,7 @@ absl::Status RankRun::ShowSample(int64_t step) {
   return absl::OkStatus();
 }
 
-void RankRun::SayTraced() {
+void RankRun::WriteTrace() {
   const absl::StatusOr<std::string> traced = trace_->Write(store_->directory());
   if (!traced.ok()) return Warn(traced.status());
   if (!traced->empty()) Say(absl::StrCat("trace     ", *traced));
