@@ -144,9 +144,7 @@ absl::Status ShardedModule::Load(const std::string& directory, Optimizer* optimi
   const absl::StatusOr<std::unique_ptr<CheckpointReader>> reader = CheckpointReader::Open(path);
   ZEROTH_RETURN_IF_ERROR(
       AgreeOnStatus(rank_.world(), rank_.device(), reader.status(), "open the checkpoint"));
-  const absl::Status loaded = AgreeOnStatus(
-      rank_.world(), rank_.device(), LoadState(**reader, *sharding_, StatesOf(optimizer)).status(),
-      "load the checkpoint");
+  const absl::Status loaded = LoadState(**reader, *sharding_, StatesOf(optimizer)).status();
   if (absl::IsFailedPrecondition(loaded)) return loaded;  // on every rank, before any change
   if (!loaded.ok()) {
     status_ = absl::Status(loaded.code(), absl::StrCat(loaded.message(),

@@ -10,7 +10,9 @@
 #include "absl/strings/str_join.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/agree.h"
 #include "zeroth/core/tensor/host_floats.h"
+#include "zeroth/strategies/replica_slices.h"
 
 namespace zeroth {
 namespace {
@@ -163,10 +165,15 @@ bool Sharding::AddsToStatistics(const Unit& unit, int segment) const {
 }
 
 absl::Status Sharding::Initialize(uint64_t seed) {
-  return Load([seed](const Parameter& parameter, int64_t begin, absl::Span<float> out) {
-    parameter.initializer().Fill(seed, parameter.name(), begin, out);
-    return absl::OkStatus();
-  });
+  ZEROTH_RETURN_IF_ERROR(Fill(
+      [seed](const Parameter& parameter, int64_t begin, absl::Span<float> out) {
+        parameter.initializer().Fill(seed, parameter.name(), begin, out);
+        return absl::OkStatus();
+      },
+      [](const Unit& unit, int parameter) {
+        return std::vector<ShardLayout::Piece>{unit.PieceOf(parameter)};
+      }));
+  return scheduler_->EndStep();
 }
 
 absl::Status Sharding::ExpectBetweenSteps(absl::string_view attempt) const {
@@ -177,17 +184,33 @@ absl::Status Sharding::ExpectBetweenSteps(absl::string_view attempt) const {
 }
 
 absl::Status Sharding::Load(const ParameterReader& reader) {
-  ZEROTH_RETURN_IF_ERROR(ExpectBetweenSteps("load parameters"));
-  ZEROTH_RETURN_IF_ERROR(scheduler_->EndStep());  // an inference may have left a gather
-  std::vector<float> staging;
-  for (Unit* unit : unit_pointers_) {
-    for (int i = 0; i < unit->layout().parameter_count(); ++i) {
-      const Parameter& parameter = unit->parameter(i);
-      ZEROTH_RETURN_IF_ERROR_WITH(LoadPiece(*unit, parameter, unit->PieceOf(i), reader, staging),
-                                  absl::StrCat("parameter '", parameter.name(), "'"));
+  const absl::Status filled = Fill(reader, [](const Unit& unit, int parameter) {
+    return ReplicaSlices(unit, unit.segment_of(parameter)).PartsToRead(unit.PieceOf(parameter));
+  });
+  ZEROTH_RETURN_IF_ERROR(AgreeOnStatus(mesh_->world(), *device_, filled, "load parameters"));
+  for (const Unit* unit : unit_pointers_) {
+    for (int i = 0; i < unit->segment_count(); ++i) {
+      ZEROTH_RETURN_IF_ERROR(
+          ReplicaSlices(*unit, i).Exchange(unit->ShardState(i), 1, unit->name()));
     }
   }
   return scheduler_->EndStep();
+}
+
+absl::Status Sharding::Fill(const ParameterReader& reader, PartsOf parts) {
+  ZEROTH_RETURN_IF_ERROR(ExpectBetweenSteps("load parameters"));
+  ZEROTH_RETURN_IF_ERROR(scheduler_->EndStep());  // an inference may have left a gather
+  std::vector<float> staging;
+  for (const Unit* unit : unit_pointers_) {
+    for (int i = 0; i < unit->layout().parameter_count(); ++i) {
+      const Parameter& parameter = unit->parameter(i);
+      for (const ShardLayout::Piece& piece : parts(*unit, i)) {
+        ZEROTH_RETURN_IF_ERROR_WITH(LoadPiece(*unit, parameter, piece, reader, staging),
+                                    absl::StrCat("parameter '", parameter.name(), "'"));
+      }
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Sharding::VisitShards(const PieceVisitor& visitor) const {

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -94,8 +95,9 @@ class Sharding {
   // Fills every shard from the parameters' initializers, with the same values at any world size and
   // under any strategy.
   absl::Status Initialize(uint64_t seed);
-  // Fills every shard by `reader`, which each rank calls for its own ranges only.
-  // FailedPrecondition within a step.
+  // Fills every shard by `reader`. Each element is read by one of the data-parallel ranks that hold
+  // it, which sends it to the others (ReplicaSlices). FailedPrecondition within a step. Returns the
+  // same status on every rank; an error of the reader may leave values partly changed.
   absl::Status Load(const ParameterReader& reader);
   // Shows this rank's values to `visitor`, range by range. Ranks that hold the same range all see
   // it.
@@ -154,6 +156,10 @@ class Sharding {
   absl::StatusOr<std::vector<Mesh::Axes>> PartAxes(const std::vector<UnitSpec>& units,
                                                    const ShardingOptions& options) const;
   absl::Status CreateStatisticsGroup(const std::vector<Mesh::Axes>& part_axes);
+  // Sets the pieces of each parameter that `parts` returns, by `reader`.
+  using PartsOf =
+      absl::FunctionRef<std::vector<ShardLayout::Piece>(const Unit& unit, int parameter)>;
+  absl::Status Fill(const ParameterReader& reader, PartsOf parts);
   // Returns the undivided parameter of which `mine` is this rank's part. Collective over the axis.
   absl::StatusOr<std::vector<float>> GatherUndivided(const Parameter& parameter,
                                                      const Tensor& mine);

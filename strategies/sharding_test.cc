@@ -505,6 +505,84 @@ TEST(ShardingTest, AReaderThatFailsIsQuotedWithTheParameter) {
       absl::OkStatus());
 }
 
+// However many ranks hold an element, one of them reads it, and all have it.
+TEST(ShardingTest, ReplicasDivideTheReadingOfParameters) {
+  struct Case {
+    std::string strategy;
+    int world_size;
+    int shard_size;
+    int64_t min_shard_numel;
+    int64_t block_numel;
+    bool offloads;
+  };
+  for (const Case& with : {Case{"no_shard", 3, 0, 0, 1, false},
+                           {"no_shard", 4, 0, 0, 64, true},
+                           {"full_shard", 3, 0, 40, 1, false},
+                           {"hybrid_shard", 6, 2, 40, 16, false},
+                           {"hybrid_shard", 4, 2, 0, 1, true},
+                           {"shard_optimizer", 2, 0, 0, 1, false}}) {
+    SCOPED_TRACE(absl::StrCat(with.strategy, " of ", with.world_size));
+    std::mutex mutex;
+    std::map<std::string, std::vector<int>> reads;  // by parameter: of each element
+    const absl::Status status =
+        RunToyRanks(with.world_size, [&](Communicator& world, Device& device) -> absl::Status {
+          ToyModel model(UniformUnits(2));
+          ShardingOptions options = OptionsOf(with.strategy, with.shard_size);
+          options.min_shard_numel = with.min_shard_numel;
+          options.block_numel = with.block_numel;
+          options.offload.parameters = with.offloads;
+          ZEROTH_ASSIGN_OR_RETURN(auto sharding,
+                                  Sharding::Create(world, device, options, model.Specs()));
+          ZEROTH_RETURN_IF_ERROR(
+              sharding->Load([&](const Parameter& parameter, int64_t begin, absl::Span<float> out) {
+                const std::lock_guard lock(mutex);
+                std::vector<int>& of = reads[parameter.name()];
+                of.resize(static_cast<size_t>(parameter.global_numel()));
+                for (size_t i = 0; i < out.size(); ++i) {
+                  ++of[static_cast<size_t>(begin) + i];
+                  out[i] = ToyValue(parameter, begin + static_cast<int64_t>(i));
+                }
+                return absl::OkStatus();
+              }));
+          ZEROTH_RETURN_IF_ERROR(CheckShards(*sharding, ToyValue));
+          return CheckFull(*sharding, ToyValue);
+        });
+    ASSERT_EQ(status, absl::OkStatus());
+    int64_t elements = 0;
+    int64_t repeated = 0;
+    for (const auto& [name, of] : reads) {
+      for (const int count : of) {
+        ASSERT_GE(count, 1) << name;
+        ++elements;
+        repeated += count > 1 ? 1 : 0;
+      }
+    }
+    // The end of each of a rank's shards, of less than a block for each rank, is read by all.
+    EXPECT_LE(repeated, elements / 10);
+  }
+}
+
+// A rank that cannot read fails the call on every rank, before anything is sent.
+TEST(ShardingTest, AllRanksReturnTheErrorOfAReader) {
+  EXPECT_EQ(
+      RunToyRanks(2,
+                  [](Communicator& world, Device& device) -> absl::Status {
+                    ToyModel model(UniformUnits(1));
+                    ZEROTH_ASSIGN_OR_RETURN(
+                        auto sharding,
+                        Sharding::Create(world, device, OptionsOf("no_shard"), model.Specs()));
+                    const int rank = world.rank();
+                    const absl::Status status =
+                        sharding->Load([rank](const Parameter&, int64_t, absl::Span<float>) {
+                          return rank == 1 ? absl::DataLossError("truncated") : absl::OkStatus();
+                        });
+                    ZEROTH_TOY_EXPECT(absl::IsDataLoss(status));
+                    ZEROTH_TOY_EXPECT(absl::StrContains(status.message(), "rank 1: "));
+                    return absl::OkStatus();
+                  }),
+      absl::OkStatus());
+}
+
 // The record and the counters agree with the formulas of the literature: bytes that a rank sends.
 TEST(ShardingTest, CountsCallsAndBytes) {
   EXPECT_EQ(

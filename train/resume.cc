@@ -87,19 +87,21 @@ absl::Status WithBaseDtype(const absl::Status& status, const TrainOptions& optio
   return status;
 }
 
-// Loads this rank's part, without communication.
+// Loads a checkpoint. Collective; returns the same status on every rank.
 absl::StatusOr<RunProgress> LoadCheckpoint(const std::string& path, const TrainOptions& options,
                                            Trainer& trainer, const ParameterReader& fill_missing,
                                            std::vector<std::string>& notes) {
-  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<CheckpointReader> reader,
-                          CheckpointReader::Open(path));
+  const absl::StatusOr<std::unique_ptr<CheckpointReader>> opened = CheckpointReader::Open(path);
+  ZEROTH_RETURN_IF_ERROR(
+      AgreeOnStatus(trainer.world(), trainer.device(), opened.status(), "open the checkpoint"));
+  CheckpointReader& reader = **opened;
   ZEROTH_ASSIGN_OR_RETURN(RunProgress progress,
-                          RunProgress::FromJson(reader->index().training,
+                          RunProgress::FromJson(reader.index().training,
                                                 absl::StrCat(path, "/", kCheckpointIndexName)));
   LoadStateOptions load;
   if (options.allow_partial) load.fill_missing = fill_missing;
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<ShardState> states, trainer.states());
-  absl::StatusOr<LoadedState> state = LoadState(*reader, trainer.sharding(), states, load);
+  absl::StatusOr<LoadedState> state = LoadState(reader, trainer.sharding(), states, load);
   if (!state.ok()) return WithBaseDtype(state.status(), options, progress);
   LoadedState loaded = *std::move(state);
   notes = std::move(loaded.notes);
@@ -336,7 +338,7 @@ absl::StatusOr<Resumed> Resume(const TrainOptions& options, const std::string& o
     std::vector<std::string> filled;
     absl::StatusOr<RunProgress> progress =
         LoadCheckpoint(path, options, trainer, fill_missing, filled);
-    const absl::Status status = AgreeOnStatus(world, device, progress.status(), "load");
+    const absl::Status status = progress.status();
     if (absl::IsDataLoss(status)) {
       damage = status;
       resumed.notes.push_back(

@@ -1,7 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // Moves a rank's training state into checkpoints and out of them. Loading reshards it: each rank
-// reads the ranges of its shards, whatever world size and strategy wrote the checkpoint.
+// reads ranges of its shards, whatever world size and strategy wrote the checkpoint, and gets from
+// its replicas what they have read (ReplicaSlices).
 
 #pragma once
 
@@ -51,16 +52,16 @@ struct LoadedState {
   std::set<std::string> incomplete;
 };
 
-// Fills this rank's shards and `states`, reading only their ranges. Values do not depend on the
-// layout that wrote the checkpoint. They are rounded to nearest only where the run keeps them in a
-// smaller floating-point type. A state with a StateCoding is encoded to 8-bit codes, or decoded, as
-// needed. Apart from damage, the result and the order of errors are the same on every rank.
+// Fills this rank's shards and `states`, reading only their ranges, and each of these on one
+// replica only. Values do not depend on the layout that wrote the checkpoint. They are rounded to
+// nearest only where the run keeps them in a smaller floating-point type. A state with a
+// StateCoding is encoded to 8-bit codes, or decoded, as needed. Collective: all ranks of the mesh
+// call it with a reader of the same checkpoint, and get the same status.
 //
 // FailedPrecondition, before anything is changed: names a unit that is within a step, lists the
 // parameters that are missing, unexpected or of another shape, or names the first state that cannot
 // be converted (codes in blocks of another size). DataLoss: the checkpoint is damaged, see
 // CheckpointReader; the state is then part old, part new, and another checkpoint must be loaded.
-// Does not communicate: the caller must agree on the status with the other ranks.
 absl::StatusOr<LoadedState> LoadState(CheckpointReader& reader, Sharding& sharding,
                                       absl::Span<const ShardState> states,
                                       const LoadStateOptions& options = {});

@@ -14,14 +14,17 @@
 
 #include "zeroth/checkpoint/safetensors_format.h"
 #include "zeroth/checkpoint/sharded/checkpoint_index.h"
+#include "zeroth/checkpoint/sharded/coded_moments.h"
 #include "zeroth/checkpoint/sharded/training_state.h"
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/agree.h"
+#include "zeroth/core/comm/mesh.h"
 #include "zeroth/core/tensor/host_floats.h"
 #include "zeroth/core/tensor/state_tensor.h"
 #include "zeroth/core/tensor/tensor.h"
 #include "zeroth/kernels/adamw/adamw.h"
-#include "zeroth/kernels/adamw/moment_codes.h"
+#include "zeroth/strategies/replica_slices.h"
 
 namespace zeroth {
 namespace {
@@ -109,19 +112,6 @@ const CheckpointTensor* SourceOf(const CheckpointReader& reader, const Parameter
   return HasParameter(reader, parameter) ? reader.Find(parameter.name(), state.name) : nullptr;
 }
 
-// The state that has the scales of the coded state `state`: "m_scale" of "m".
-std::string ScaleStateOf(absl::string_view state) { return absl::StrCat(state, "_scale"); }
-
-// True if the checkpoint has `state` of `parameter` as codes that ReadCodedMoments reads.
-bool HasCodedMoments(const CheckpointReader& reader, absl::string_view parameter,
-                     absl::string_view state) {
-  const CheckpointTensor* const codes = reader.Find(parameter, state);
-  const CheckpointTensor* const scales = reader.Find(parameter, ScaleStateOf(state));
-  return codes != nullptr && codes->dtype == SafetensorsDType::kU8 && codes->block == 1 &&
-         scales != nullptr && scales->dtype == SafetensorsDType::kF32 &&
-         scales->block == kMomentBlock;
-}
-
 const Parameter& ParameterOf(const ShardState& state, int index) {
   return *state.unit->parameters()[static_cast<size_t>(index)];
 }
@@ -197,56 +187,6 @@ bool ComesFromEncoding(const CheckpointReader& reader, const Parameter& paramete
   return values != nullptr && ConvertsToFloat32(values->dtype);
 }
 
-// Reads elements [begin, begin + out.size()) of a state that the checkpoint has in codes.
-absl::Status ReadCodedMoments(CheckpointReader& reader, const std::string& parameter,
-                              const ShardState& state, int64_t begin, absl::Span<float> out) {
-  const auto end = begin + static_cast<int64_t>(out.size());
-  const int64_t first = begin / kMomentBlock;
-  std::vector<uint8_t> codes(out.size());
-  std::vector<float> scales(static_cast<size_t>((end + kMomentBlock - 1) / kMomentBlock - first));
-  ZEROTH_RETURN_IF_ERROR(reader.ReadBytes(parameter, state.name, begin, absl::MakeSpan(codes)));
-  ZEROTH_RETURN_IF_ERROR(
-      reader.Read(parameter, ScaleStateOf(state.name), first, absl::MakeSpan(scales)));
-  const bool is_first = state.coding == StateCoding::kFirstMoment;
-  for (size_t i = 0; i < out.size(); ++i) {
-    const float scale =
-        scales[static_cast<size_t>((begin + static_cast<int64_t>(i)) / kMomentBlock - first)];
-    out[i] = is_first ? DecodeMoment<FirstMomentCode>(codes[i], scale)
-                      : DecodeMoment<SecondMomentCode>(codes[i], scale);
-  }
-  return absl::OkStatus();
-}
-
-// Encodes `values`, rounding to nearest, with a scale for every kMomentBlock of them.
-template <class Code>
-void EncodeBlocks(absl::Span<const float> values, absl::Span<uint8_t> codes,
-                  absl::Span<float> scales) {
-  constexpr auto kBlock = static_cast<size_t>(kMomentBlock);
-  for (size_t block = 0; block * kBlock < values.size(); ++block) {
-    const absl::Span<const float> part = values.subspan(block * kBlock, kBlock);
-    scales[block] = MomentScaleOf<Code>(part);
-    for (size_t i = 0; i < part.size(); ++i) {
-      codes[block * kBlock + i] = EncodeMoment<Code>(part[i], scales[block]);
-    }
-  }
-}
-
-// Encodes moments, and stores their codes and scales from element `begin` of the shard on, a
-// multiple of kMomentBlock.
-absl::Status CopyEncoded(Device& device, absl::Span<const float> values, const StateToLoad& load,
-                         int64_t begin) {
-  const auto count = static_cast<int64_t>(values.size());
-  const int64_t blocks = (count + kMomentBlock - 1) / kMomentBlock;
-  std::vector<uint8_t> codes(values.size());
-  std::vector<float> scales(static_cast<size_t>(blocks));
-  const auto encode = load.state->coding == StateCoding::kFirstMoment
-                          ? &EncodeBlocks<FirstMomentCode>
-                          : &EncodeBlocks<SecondMomentCode>;
-  encode(values, absl::MakeSpan(codes), absl::MakeSpan(scales));
-  ZEROTH_RETURN_IF_ERROR(CopyStateFromHost(device, codes.data(), load.state->shard, begin, count));
-  return CopyStateFromHost(device, scales.data(), load.scales->shard, begin / kMomentBlock, blocks);
-}
-
 // Fills one piece of a parameter's state.
 absl::Status LoadPiece(CheckpointReader& reader, const Parameter& parameter,
                        const ShardLayout::Piece& piece, const StateToLoad& load,
@@ -284,7 +224,7 @@ absl::Status LoadPiece(CheckpointReader& reader, const Parameter& parameter,
             ? ReadCodedMoments(reader, name, state, begin, absl::MakeSpan(floats))
             : reader.Read(name, state.name, begin, absl::MakeSpan(floats)));
     ZEROTH_RETURN_IF_ERROR(conversion == Conversion::kEncode
-                               ? CopyEncoded(device, floats, load, place)
+                               ? CopyEncodedMoments(floats, state, *load.scales, place)
                                : SetFromHostFloats(device, floats, state.shard, place));
   }
   return absl::OkStatus();
@@ -334,9 +274,30 @@ absl::Status ReadWholeBytes(CheckpointReader& reader, const Parameter& parameter
   return absl::OkStatus();
 }
 
-// Reads the parameters, and their states as `plan` says.
-absl::Status ReadPlan(CheckpointReader& reader, absl::Span<const PlannedLoad> plan,
-                      Sharding& sharding, const LoadStateOptions& options) {
+ReplicaSlices SlicesOf(const ShardState& state) {
+  const int64_t rest = state.unit->segment_layout(state.segment).shard_numel - state.begin;
+  return ReplicaSlices(*state.unit, state.segment, state.begin, rest);
+}
+
+// Reads what this rank reads of the parameters' states, as `plan` says.
+absl::Status ReadStates(CheckpointReader& reader, absl::Span<const PlannedLoad> plan) {
+  for (const auto& [load, index, conversion] : plan) {
+    const ShardState& state = *load->state;
+    const Parameter& parameter = ParameterOf(state, index);
+    for (const ShardLayout::Piece& part : SlicesOf(state).PartsToRead(state.unit->PieceOf(index))) {
+      for (const ShardLayout::Piece& piece : GlobalPieces(parameter, part)) {
+        ZEROTH_RETURN_IF_ERROR(
+            LoadPiece(reader, parameter, InBlocks(piece, state), *load, conversion));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Loads the parameters, and their states as `plan` says. Returns the same status on every rank.
+absl::Status LoadPlan(CheckpointReader& reader, absl::Span<const PlannedLoad> plan,
+                      absl::Span<const ShardState> states, Sharding& sharding,
+                      const LoadStateOptions& options) {
   ZEROTH_RETURN_IF_ERROR(sharding.Load(
       [&](const Parameter& parameter, int64_t begin, absl::Span<float> out) -> absl::Status {
         if (!HasParameter(reader, parameter)) return options.fill_missing(parameter, begin, out);
@@ -344,24 +305,24 @@ absl::Status ReadPlan(CheckpointReader& reader, absl::Span<const PlannedLoad> pl
           return ReadWholeBytes(reader, parameter, begin, out);
         return reader.Read(parameter.name(), kParameterState, begin, out);
       }));
-  for (const auto& [load, index, conversion] : plan) {
-    const ShardState& state = *load->state;
-    const Parameter& parameter = ParameterOf(state, index);
-    for (const ShardLayout::Piece& piece : GlobalPieces(parameter, state.unit->PieceOf(index))) {
-      ZEROTH_RETURN_IF_ERROR(
-          LoadPiece(reader, parameter, InBlocks(piece, state), *load, conversion));
-    }
+  ZEROTH_RETURN_IF_ERROR(AgreeOnStatus(sharding.mesh().world(), sharding.device(),
+                                       ReadStates(reader, plan), "load optimizer state"));
+  for (const ShardState& state : states) {
+    ZEROTH_RETURN_IF_ERROR(SlicesOf(state).Exchange(
+        state.shard, state.block, absl::StrCat(state.unit->name(), " ", state.name)));
   }
   return absl::OkStatus();
 }
 
-}  // namespace
-
-absl::StatusOr<LoadedState> LoadState(CheckpointReader& reader, Sharding& sharding,
-                                      absl::Span<const ShardState> states,
-                                      const LoadStateOptions& options) {
+// Compares the checkpoint with the model and its states, and plans how the states are loaded.
+// Changes nothing.
+absl::StatusOr<std::vector<PlannedLoad>> Plan(const CheckpointReader& reader,
+                                              const Sharding& sharding,
+                                              const Differences& differences,
+                                              absl::Span<const StateToLoad> loads,
+                                              const LoadStateOptions& options,
+                                              std::set<std::string>& incomplete) {
   ZEROTH_RETURN_IF_ERROR(sharding.ExpectBetweenSteps("load a checkpoint"));
-  const Differences differences = Compare(reader.index(), sharding);
   if (!differences.empty() && options.fill_missing == nullptr) {
     return FailedPrecondition(reader.directory(), ": the checkpoint is of another model",
                               Counted(differences.missing, "parameters are missing from it"),
@@ -371,13 +332,24 @@ absl::StatusOr<LoadedState> LoadState(CheckpointReader& reader, Sharding& shardi
                               Examples(differences.reshaped, "of another shape"),
                               Examples(differences.unexpected, "not in the model"));
   }
+  return PlanLoads(reader, loads, incomplete);
+}
+
+}  // namespace
+
+absl::StatusOr<LoadedState> LoadState(CheckpointReader& reader, Sharding& sharding,
+                                      absl::Span<const ShardState> states,
+                                      const LoadStateOptions& options) {
+  const Differences differences = Compare(reader.index(), sharding);
   LoadedState loaded;
   const std::vector<StateToLoad> loads = StatesToLoad(states);
-  ZEROTH_ASSIGN_OR_RETURN(const std::vector<PlannedLoad> plan,
-                          PlanLoads(reader, loads, loaded.incomplete));
+  const absl::StatusOr<std::vector<PlannedLoad>> plan =
+      Plan(reader, sharding, differences, loads, options, loaded.incomplete);
+  ZEROTH_RETURN_IF_ERROR(AgreeOnStatus(sharding.mesh().world(), sharding.device(), plan.status(),
+                                       "compare the checkpoint"));
   // From here on values change, so FailedPrecondition, which means that nothing has changed, must
   // not be returned. A file that is a link gives that code, too.
-  const absl::Status read = ReadPlan(reader, plan, sharding, options);
+  const absl::Status read = LoadPlan(reader, *plan, states, sharding, options);
   if (absl::IsFailedPrecondition(read)) return absl::InternalError(read.message());
   ZEROTH_RETURN_IF_ERROR(read);
   loaded.notes = Notes(differences);
