@@ -31,7 +31,7 @@ known_skips=(
 inapplicable_skips=(
   '^one rank cannot differ$' '^nobody to wait for$' '^only at powers of two$' '^this back end registers no memory$'
   'where streams run behind the host' "MPICH's mpirun ends all ranks" '^no formula for this strategy$'
-  '^the strategy (has no divide factor|brings its own)$' '^one step overflows and no more$' '^this machine has the tool$'
+  '^the strategy (has no divide factor|brings its own)$' '^one step overflows and no more$' '^this machine has (the tool|a driver)$'
 )
 
 fail() { # fail WHAT

@@ -25,6 +25,7 @@
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/built_with.h"
 #include "zeroth/options/option_registry.h"
+#include "zeroth/train/gpu_libraries.h"
 
 // From version_stamp.cc: the commit at which the program was last linked, with "-modified" if files
 // differed from it, or "unknown" outside a Git repository.
@@ -244,7 +245,8 @@ absl::StatusOr<TrainOptions> ReadCommandLine(int argc, char** argv, const std::s
     PrintAndExit(given.others["help"] == "markdown" ? FlagsMarkdown() : help);
   }
   if (given.others.count("version") > 0) {
-    PrintAndExit(absl::StrCat("Zeroth 0.1.0, commit ", zeroth_commit, "\n", BuiltWith()));
+    PrintAndExit(
+        absl::StrCat("Zeroth 0.1.0, commit ", zeroth_commit, "\n", BuiltWith(), GpuLibraries()));
   }
   TrainOptions options;
   if (!given.others["config"].empty()) {

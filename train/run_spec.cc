@@ -17,6 +17,7 @@
 #include "zeroth/optim/optimizer.h"
 #include "zeroth/options/option_registry.h"
 #include "zeroth/strategies/strategy.h"
+#include "zeroth/train/gpu_libraries.h"
 #include "zeroth/train/model_source.h"
 #include "zeroth/train/run_directory.h"
 
@@ -63,13 +64,6 @@ absl::StatusOr<TrainOptions> OnKnownRanks(TrainOptions options) {
   ZEROTH_RETURN_IF_ERROR_WITH(LrSchedule::Check(options.lr_schedule), "--lr_schedule");
   ZEROTH_RETURN_IF_ERROR(CheckParallelism(options));
   return options;
-}
-
-// Adds to NotFound which build has the devices and back ends for GPUs.
-absl::Status WithBuildHint(const absl::Status& status) {
-  if (status.code() != absl::StatusCode::kNotFound) return status;
-  return absl::NotFoundError(absl::StrCat(
-      status.message(), "; --device=cuda and --comm=nccl need a build with --config=cuda"));
 }
 
 TrainOptions ConfigOf(TrainOptions options) {

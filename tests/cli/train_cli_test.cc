@@ -671,7 +671,7 @@ INSTANTIATE_TEST_SUITE_P(
                 {"--quantized_weights", "--shard_size=1"}},
         Refusal{"device",
                 {kText, kOut, "--device=tpu"},
-                {"'tpu'", "program has: cpu", "--config=cuda"}},
+                {"'tpu'", "program has: cpu", "--config=cuda", "zeroth_cuda13"}},
         Refusal{
             "comm", {kText, kOut, "--comm=pigeon"}, {"'pigeon'", "has: local", "--config=cuda"}}),
     [](const auto& instance) { return instance.param.name; });

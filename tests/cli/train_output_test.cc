@@ -245,6 +245,8 @@ TEST(TrainOutputTest, TheVersionIsPrinted) {
   ExpectSaid(run, "compiler      ");
   ExpectSaid(run, "oneDNN ");
   ExpectSaid(run, "; this processor runs ");
+  // NVIDIA's libraries are those of //tools/package:cuda_wheel_test; this program has none.
+  EXPECT_EQ(run.output.find("cuBLASLt"), std::string::npos) << run.output;
 }
 
 }  // namespace

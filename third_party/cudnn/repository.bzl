@@ -42,6 +42,8 @@ def _cudnn_repository_impl(ctx):
         ctx.file("include/empty", "")
     else:
         ctx.symlink(frontend + "/include", "include")
+        if ctx.path(frontend + "/licenses").exists:
+            ctx.symlink(frontend + "/licenses", "licenses")
         for header in _HEADERS:
             for name in [header, header.replace(".h", "_v9.h")]:
                 if ctx.path(include + "/" + name).exists:

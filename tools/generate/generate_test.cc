@@ -14,6 +14,7 @@
 namespace zeroth {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -111,7 +112,8 @@ TEST_F(GenerateProgramTest, SaysWhatIsWrong) {
   EXPECT_THAT(error(model + "--top_p=0"), HasSubstr("top_p is 0, expected more than 0"));
   EXPECT_THAT(error(model + "--precision=int8"), HasSubstr("expected fp32, bf16 or fp16"));
   EXPECT_THAT(error(model + "--base=x"), HasSubstr("--base=x is for an adapter"));
-  EXPECT_THAT(error(model + "--device=abacus"), HasSubstr("abacus"));
+  EXPECT_THAT(error(model + "--device=abacus"),
+              AllOf(HasSubstr("--device: no device of kind 'abacus'"), HasSubstr("zeroth_cuda13")));
   EXPECT_THAT(error(model + "--tokenizer=tests/testdata/tokenizers/llama3 --prompt=Gradienten"),
               HasSubstr("but the model's vocabulary ends at 256"));
 }

@@ -16,6 +16,7 @@
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/tensor/host_floats.h"
 #include "zeroth/tools/model/open_model.h"
+#include "zeroth/train/gpu_libraries.h"
 #include "zeroth/train/text_generation.h"
 
 ABSL_FLAG(
@@ -71,7 +72,9 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadedModel::Open(const LoadModelOp
   std::unique_ptr<LoadedModel> loaded(new LoadedModel(options, path, std::move(source)));
   DeviceOptions device;
   device.threads = options.threads > 0 ? options.threads : DefaultThreadsPerRank(1);
-  ZEROTH_ASSIGN_OR_RETURN(loaded->device_, DeviceRegistry::Create(options.device, device));
+  auto created = DeviceRegistry::Create(options.device, device);
+  if (!created.ok()) return Annotate(WithBuildHint(created.status()), "--device");
+  loaded->device_ = *std::move(created);
   loaded->device_->BindThread();
   ZEROTH_ASSIGN_OR_RETURN(
       loaded->kernels_,

@@ -5,13 +5,15 @@ def _packages_impl(ctx):
     output = ctx.actions.declare_directory(ctx.label.name)
     programs = {name: program.files.to_list()[0] for program, name in ctx.attr.programs.items()}
     arguments = ctx.actions.args()
-    arguments.add_all([ctx.file._script, output.path, ctx.attr.version, ctx.file.dispatcher, ctx.file.license])
+    arguments.add_all([ctx.file.script, output.path, ctx.attr.version])
+    arguments.add_all(ctx.files.dispatcher)
+    arguments.add_joined(ctx.files.licenses, join_with = ",")
     arguments.add_all(["%s=%s" % (name, file.path) for name, file in programs.items()])
     ctx.actions.run_shell(
         arguments = [arguments],
         # Finds patchelf, strip and readelf, as the compiler is found.
         command = 'exec python3 -B "$@"',
-        inputs = programs.values() + ctx.files._python + [ctx.file._script, ctx.file.dispatcher, ctx.file.license],
+        inputs = programs.values() + ctx.files.dispatcher + ctx.files.licenses + ctx.files.scripts + [ctx.file.script],
         mnemonic = "Package",
         outputs = [output],
         progress_message = "Packing the programs",
@@ -22,11 +24,11 @@ def _packages_impl(ctx):
 packages = rule(
     implementation = _packages_impl,
     attrs = {
-        "dispatcher": attr.label(allow_single_file = True, mandatory = True),
-        "license": attr.label(allow_single_file = True, mandatory = True),
+        "dispatcher": attr.label(allow_single_file = True),
+        "licenses": attr.label_list(allow_files = True, mandatory = True),
         "programs": attr.label_keyed_string_dict(allow_files = True, mandatory = True),
+        "script": attr.label(allow_single_file = True, mandatory = True),
+        "scripts": attr.label_list(allow_files = True, doc = "what `script` reads beside its arguments"),
         "version": attr.string(mandatory = True),
-        "_python": attr.label(default = "//tools/python:zeroth"),
-        "_script": attr.label(allow_single_file = True, default = "//tools/package:package.py"),
     },
 )

@@ -185,27 +185,38 @@ def spell_symbols(glibc, glibcxx):
                         for name, version in (("GLIBC_", glibc), ("GLIBCXX_", glibcxx)) if version)
 
 
-def write_wheel(output, version, tree, licenses, policy):
+def write_wheel(output, name, version, entries, requirements, scripts, licenses, policy):
+    """Writes a wheel of the entries (path, content, mode), and its metadata."""
     tag = "py3-none-manylinux_%d_%d_%s" % (*policy, platform.machine())
-    info = "zeroth-%s.dist-info/" % version
+    info = "%s-%s.dist-info/" % (name, version)
+    text = {
+        "METADATA": "Metadata-Version: 2.1\nName: %s\nVersion: %s\nSummary: %s\nLicense: Apache-2.0\n"
+                    "Requires-Python: >=3.8\n" % (name, version, SUMMARY) +
+                    "".join("Requires-Dist: %s\n" % requirement for requirement in requirements),
+        "WHEEL": "Wheel-Version: 1.0\nGenerator: zeroth\nRoot-Is-Purelib: false\nTag: %s\n" % tag,
+        "LICENSE": licenses,
+    }
+    if scripts:
+        text["entry_points.txt"] = "[console_scripts]\n" + scripts
+    entries = entries + [(info + file, content.encode(), 0o644) for file, content in text.items()]
+    record = ""
+    with zipfile.ZipFile(os.path.join(output, "%s-%s-%s.whl" % (name, version, tag)), "w", zipfile.ZIP_DEFLATED) as wheel:
+        for path, content, mode in sorted(entries):
+            digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+            record += "%s,sha256=%s,%d\n" % (path, digest, len(content))
+            write_entry(wheel, path, content, mode)
+        write_entry(wheel, info + "RECORD", (record + info + "RECORD,,\n").encode(), 0o644)
+
+
+def version_module(version):
+    return "__version__ = \"%s\"\n" % version
+
+
+def write_cpu_wheel(output, version, tree, licenses, policy):
     entries = [("zeroth/" + name, read(path), os.stat(path).st_mode) for name, path in files_of(tree)]
     entries += [("zeroth/" + name, read(path), 0o644) for name, path in files_of(PYTHON) if name.endswith((".py", "py.typed"))]
-    text = {
-        "zeroth/_version.py": "__version__ = \"%s\"\n" % version,
-        info + "METADATA": "Metadata-Version: 2.1\nName: zeroth\nVersion: %s\nSummary: %s\nLicense: Apache-2.0\n"
-                           "Requires-Python: >=3.8\n" % (version, SUMMARY),
-        info + "WHEEL": "Wheel-Version: 1.0\nGenerator: zeroth\nRoot-Is-Purelib: false\nTag: %s\n" % tag,
-        info + "entry_points.txt": "[console_scripts]\nzeroth = zeroth._program:main\n",
-        info + "LICENSE": licenses,
-    }
-    entries += [(name, content.encode(), 0o644) for name, content in text.items()]
-    record = ""
-    with zipfile.ZipFile(os.path.join(output, "zeroth-%s-%s.whl" % (version, tag)), "w", zipfile.ZIP_DEFLATED) as wheel:
-        for name, content, mode in sorted(entries):
-            digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
-            record += "%s,sha256=%s,%d\n" % (name, digest, len(content))
-            write_entry(wheel, name, content, mode)
-        write_entry(wheel, info + "RECORD", (record + info + "RECORD,,\n").encode(), 0o644)
+    entries.append(("zeroth/_version.py", version_module(version).encode(), 0o644))
+    write_wheel(output, "zeroth", version, entries, [], "zeroth = zeroth._program:main\n", licenses, policy)
 
 
 def write_entry(wheel, name, content, mode):
@@ -352,7 +363,7 @@ def main():
         libraries, text = stage(tree, dispatcher, programs), read_text(license_file)
         licenses = text + notices(libraries)
         glibc, glibcxx = newest_symbol(tree, "GLIBC"), newest_symbol(tree, "GLIBCXX")
-        write_wheel(output, version, tree, licenses, policy_of(glibc, glibcxx))
+        write_cpu_wheel(output, version, tree, licenses, policy_of(glibc, glibcxx))
         write_deb(output, version, tree, licenses, glibc, glibcxx)
         system = system_files(tree)
         write_image(output, version, tree, text + notices(libraries + [path for _, path in system]), system)

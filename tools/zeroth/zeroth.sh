@@ -6,6 +6,8 @@ set -eu
 
 here="$(dirname -- "$(readlink -f -- "$0")")"
 programs="${ZEROTH_PROGRAMS:-$here/../lib/zeroth}"
+# The programs for GPUs of the wheel zeroth_cuda13, if it is installed beside the wheel zeroth.
+cuda="$here/../../zeroth_cuda13"
 commands='train generate convert plan evaluate tokenize inspect report follow'
 
 usage() {
@@ -58,6 +60,12 @@ in /proc/cpuinfo:$missing. Use a processor with SSE4.2 (x86-64-v2), or build fro
 
 start() { # start COMMAND ARGUMENTS...
   program="$programs/$1"
+  if [ -z "${ZEROTH_PROGRAMS-}" ] && [ -x "$cuda/$1" ]; then
+    [ "$(cat "$cuda/_version.py")" = "$(cat "$here/../_version.py")" ] || die "the wheels zeroth and zeroth_cuda13 in \
+$(readlink -f "$here/../..") have different versions, and the second runs with the libraries of the first. Install both of \
+one release, or remove the second: pip uninstall zeroth_cuda13"
+    program="$cuda/$1"
+  fi
   [ -x "$program" ] || die "$program is missing. The container image leaves out report and follow, which need Python; \
 run them from the wheel or the Debian package"
   check_processor

@@ -52,6 +52,24 @@ code=0
 said="$(zeroth plan 2>&1)" || code=$?
 [[ "$code" == 2 && "$said" == "zeroth: "*"/plan is missing. "* ]] || fail "without plan, zeroth exits with $code and says: $said"
 
+# Beside the wheel for GPUs, the programs of that wheel are started, if both wheels are of one version.
+mkdir -p site/zeroth/bin site/zeroth/lib site/zeroth_cuda13
+cp "$zeroth" site/zeroth/bin/zeroth
+ln -s "$ZEROTH_PROGRAMS" site/zeroth/lib/zeroth
+# shellcheck disable=SC2016  # Text of a script.
+printf '#!/bin/sh\necho "for GPUs:" "$@"\n' >site/zeroth_cuda13/train
+chmod +x site/zeroth_cuda13/train
+echo '0.1.0' | tee site/zeroth/_version.py >site/zeroth_cuda13/_version.py
+installed() { env -u ZEROTH_PROGRAMS site/zeroth/bin/zeroth "$@"; }
+expect "train of the wheel for GPUs" "for GPUs: --steps=1 a b" "$(installed train --steps=1 'a b')"
+expect "generate, which that wheel lacks" "$(./generate --help || true)" "$(installed help generate || true)"
+expect "programs that are named" "$(./train --version)" "$(site/zeroth/bin/zeroth --version)"
+echo '0.2.0' >site/zeroth_cuda13/_version.py
+code=0
+said="$(installed train 2>&1)" || code=$?
+[[ "$code" == 2 && "$said" == "zeroth: the wheels zeroth and zeroth_cuda13 in $PWD/site have different versions"* ]] ||
+  fail "beside another version, zeroth exits with $code and says: $said"
+
 # Another processor: Core 2 of 2006 lacks SSE4 and popcnt; this Nehalem, of 2008, lacks nothing.
 nehalem='fpu sse sse2 ht syscall nx lm pni ssse3 cx16 sse4_1 sse4_2 popcnt lahf_lm'
 sed "s|/proc/cpuinfo|$PWD/cpuinfo|" "$zeroth" >bin/older

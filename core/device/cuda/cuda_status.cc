@@ -32,13 +32,35 @@ absl::StatusCode CodeOf(cudaError_t error) {
   }
 }
 
+// "13.0" for 13000, as CUDA writes a version.
+std::string SpellVersion(int version) {
+  return absl::StrCat(version / 1000, ".", version % 1000 / 10);
+}
+
+std::string DriverAdvice() {
+  int driver = 0;
+  int runtime = 0;
+  // The first also succeeds without a driver, and leaves 0.
+  static_cast<void>(cudaDriverGetVersion(&driver));
+  static_cast<void>(cudaRuntimeGetVersion(&runtime));
+  const std::string needed = SpellVersion(runtime / 1000 * 1000);
+  if (driver == 0) {
+    return absl::StrCat("; there is no NVIDIA driver here (no libcuda.so.1): install one for CUDA ",
+                        needed, " or later, or start the container with its GPUs, as by ",
+                        "`docker run --gpus=all`; --device=cpu needs none");
+  }
+  return absl::StrCat("; the NVIDIA driver is for CUDA ", SpellVersion(driver),
+                      ", and this binary needs one for CUDA ", needed,
+                      " or later: update the driver, or use --device=cpu");
+}
+
 // Returns what to do about the error, if that is not obvious.
-absl::string_view Advice(cudaError_t error) {
+std::string Advice(cudaError_t error) {
   switch (error) {
     case cudaErrorNoDevice:
       return "; no GPU is visible here: see nvidia-smi and CUDA_VISIBLE_DEVICES";
     case cudaErrorInsufficientDriver:
-      return "; there is no NVIDIA driver here, or one older than this binary's CUDA runtime";
+      return DriverAdvice();
     case cudaErrorNoKernelImageForDevice:
       return "; this binary has no code for this GPU: build with --cuda_archs naming it";
     case cudaErrorUnsupportedPtxVersion:

@@ -22,7 +22,7 @@ TEST(CudaStatusTest, ErrorsSayWhatFailedAndWhatToDo) {
            Case{cudaErrorInvalidValue, absl::StatusCode::kInvalidArgument, ""},
            Case{cudaErrorNotSupported, absl::StatusCode::kUnimplemented, ""},
            Case{cudaErrorInsufficientDriver, absl::StatusCode::kFailedPrecondition,
-                "no NVIDIA driver"},
+                "install one for CUDA "},
            Case{cudaErrorNoKernelImageForDevice, absl::StatusCode::kFailedPrecondition,
                 "--cuda_archs"},
            Case{cudaErrorUnsupportedPtxVersion, absl::StatusCode::kFailedPrecondition,
