@@ -100,9 +100,9 @@ struct HfConvertOptions {
 };
 
 // Writes a copy of `model`, of any family, with its config, generation config and tokenizer files,
-// in another type or divided into other files. Holds a few MiB at a time. InvalidArgument names a
-// tensor that is not floating-point; OutOfRange names a value that fp16 cannot hold; errors of
-// HfDirectoryWriter.
+// in another type or divided into other files. Holds a few MiB at a time, and one expert of
+// gpt-oss. InvalidArgument names a tensor that is not floating-point; OutOfRange names a value that
+// fp16 cannot hold; errors of HfDirectoryWriter.
 absl::Status ConvertHfToHf(const HfDirectory& model, const std::string& directory,
                            const HfConvertOptions& options = {});
 
