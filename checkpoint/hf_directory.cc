@@ -15,6 +15,7 @@
 #include "absl/strings/str_join.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/checkpoint/hf_experts.h"
 #include "zeroth/checkpoint/hf_text_model.h"
 #include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/file/json.h"
@@ -65,7 +66,11 @@ absl::StatusOr<HfDirectory> HfDirectory::Open(const std::string& path) {
     return absl::NotFoundError(absl::StrCat(path, ": has no config.json; ", kExpected));
   }
   ZEROTH_ASSIGN_OR_RETURN(HfConfig config, HfConfig::Load(config_path));
-  ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<const WeightsSource> weights, HfWeights::Open(path));
+  ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<const HfWeights> weights, HfWeights::Open(path));
+  if (StacksExperts(config)) {
+    ZEROTH_ASSIGN_OR_RETURN(HfSeparateExperts experts, SeparateExperts(config, std::move(weights)));
+    return HfDirectory(path, std::move(experts.config), std::move(experts.weights));
+  }
   if (!HasTextModel(config)) return HfDirectory(path, std::move(config), std::move(weights));
   ZEROTH_ASSIGN_OR_RETURN(HfTextModel text, ExtractTextModel(config, std::move(weights)));
   HfDirectory directory(path, std::move(text.config), std::move(text.weights));
@@ -248,6 +253,13 @@ absl::Status HfWeights::ReadElements(absl::string_view name, int64_t begin,
   const auto found = file_of_.find(name);
   if (found == file_of_.end()) return MissingTensor(name);
   return found->second->ReadElements(name, begin, out);
+}
+
+absl::StatusOr<std::vector<uint8_t>> HfWeights::RawBytes(absl::string_view name, int64_t begin,
+                                                         int64_t end) const {
+  const auto found = file_of_.find(name);
+  if (found == file_of_.end()) return MissingTensor(name);
+  return found->second->RawBytes(name, begin, end);
 }
 
 }  // namespace zeroth

@@ -22,8 +22,8 @@
 namespace zeroth {
 
 // A Hugging Face model directory, opened for reading. Open checks config.json and the weights'
-// headers. Of a model of text and images it has the text model (hf_text_model.h). Immutable and
-// thread-safe; movable.
+// headers. Of a model of text and images it has the text model (hf_text_model.h), and the experts
+// of gpt-oss as separate tensors (hf_experts.h). Immutable and thread-safe; movable.
 class HfDirectory {
  public:
   // NotFound if `path`, its config.json or its weights are missing; InvalidArgument if it is not a
@@ -94,6 +94,9 @@ class HfWeights final : public WeightsSource {
 
   absl::Status ReadElements(absl::string_view name, int64_t begin,
                             absl::Span<float> out) const override;
+  // As TensorFile::RawBytes.
+  absl::StatusOr<std::vector<uint8_t>> RawBytes(absl::string_view name, int64_t begin,
+                                                int64_t end) const;
 
  private:
   using WeightsSource::WeightsSource;

@@ -24,6 +24,7 @@
 #include "nlohmann/json.hpp"
 
 #include "zeroth/checkpoint/hf_directory.h"
+#include "zeroth/checkpoint/hf_experts.h"
 #include "zeroth/core/base/file/errno_status.h"
 #include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/status_macros.h"
@@ -204,6 +205,7 @@ absl::StatusOr<std::unique_ptr<HfDirectoryWriter>> HfDirectoryWriter::Create(
     return InvalidArgument("weight files of at most ", options.max_shard_bytes,
                            " bytes; expected 0, or for a model a positive limit");
   }
+  const bool stacks = options.kind == HfDirectoryKind::kModel && StacksExperts(config);
   if (path.empty()) return absl::InvalidArgumentError("the path of a model directory is empty");
   // Renaming must move the directory, not a link to it.
   ZEROTH_ASSIGN_OR_RETURN(std::string resolved, CanonicalPath(path));
@@ -222,6 +224,9 @@ absl::StatusOr<std::unique_ptr<HfDirectoryWriter>> HfDirectoryWriter::Create(
   const char* const config_name =
       options.kind == HfDirectoryKind::kModel ? "config.json" : "adapter_config.json";
   ZEROTH_RETURN_IF_ERROR(WriteFileDurably((base / config_name).string(), config.ToString()));
+  if (stacks) {
+    ZEROTH_ASSIGN_OR_RETURN(writer->stacker_, ExpertStacker::Create(&tensors));
+  }
   ZEROTH_ASSIGN_OR_RETURN(auto files, DivideIntoFiles(std::move(tensors), options.max_shard_bytes));
   ZEROTH_RETURN_IF_ERROR(writer->CreateWeights(std::move(files)));
   return writer;
@@ -248,6 +253,16 @@ absl::Status HfDirectoryWriter::CreateWeights(std::vector<std::vector<TensorDecl
 
 absl::Status HfDirectoryWriter::Write(absl::string_view name, int64_t begin,
                                       absl::Span<const float> values) {
+  if (stacker_ == nullptr || !stacker_->Takes(name)) return WriteStored(name, begin, values);
+  return stacker_->Write(
+      name, begin, values,
+      [this](absl::string_view stack, int64_t from, absl::Span<const float> of_expert) {
+        return WriteStored(stack, from, of_expert);
+      });
+}
+
+absl::Status HfDirectoryWriter::WriteStored(absl::string_view name, int64_t begin,
+                                            absl::Span<const float> values) {
   const auto found = file_of_.find(name);
   // An undeclared tensor is in no file; the error of the first file says so.
   return (found == file_of_.end() ? files_.front().get() : found->second)

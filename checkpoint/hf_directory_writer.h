@@ -15,6 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
+#include "zeroth/checkpoint/expert_stacker.h"
 #include "zeroth/checkpoint/hf_config.h"
 #include "zeroth/checkpoint/hf_directory.h"
 #include "zeroth/checkpoint/tensor_copy.h"
@@ -48,6 +49,9 @@ struct HfDirectoryOptions {
 // also where a file system that cannot exchange two names left the earlier model as
 // PATH.previous-DIGITS: that gets its name back if it is free, and is removed if a model has it.
 //
+// The experts of gpt-oss come as separate tensors, and are written as stacks (hf_experts.h) in the
+// declared type. An expert's gate_proj and up_proj are held until both are complete.
+//
 // Several threads may call Write at once. The other calls come from one thread, before or after all
 // of these.
 class HfDirectoryWriter {
@@ -76,6 +80,7 @@ class HfDirectoryWriter {
  private:
   HfDirectoryWriter(std::string path, TemporaryPath temporary, HfDirectoryKind kind);
   absl::Status CreateWeights(std::vector<std::vector<TensorDeclaration>> files);
+  absl::Status WriteStored(absl::string_view name, int64_t begin, absl::Span<const float> values);
 
   const std::string path_;
   const std::string temporary_;
@@ -83,6 +88,7 @@ class HfDirectoryWriter {
   const HfDirectoryKind kind_;
   std::vector<std::unique_ptr<TensorFileWriter>> files_;
   std::map<std::string, TensorFileWriter*, std::less<>> file_of_;  // by tensor
+  std::unique_ptr<ExpertStacker> stacker_;  // null unless the family's files stack experts
   bool finished_ = false;
 };
 
@@ -94,9 +100,9 @@ struct HfConvertOptions {
 };
 
 // Writes a copy of `model`, of any family, with its config, generation config and tokenizer files,
-// in another type or divided into other files. Holds a few MiB at a time. InvalidArgument names a
-// tensor that is not floating-point; OutOfRange names a value that fp16 cannot hold; errors of
-// HfDirectoryWriter.
+// in another type or divided into other files. Holds a few MiB at a time, and one expert of
+// gpt-oss. InvalidArgument names a tensor that is not floating-point; OutOfRange names a value that
+// fp16 cannot hold; errors of HfDirectoryWriter.
 absl::Status ConvertHfToHf(const HfDirectory& model, const std::string& directory,
                            const HfConvertOptions& options = {});
 

@@ -255,8 +255,8 @@ absl::StatusOr<ModelSource> ModelSource::Open(const TrainOptions& options) {
     source.model_options_.lora.base_formats = gguf->blocks();
     if (gguf->blocks().empty()) {
       return InvalidArgument("--init_from=", options.init_from,
-                             ": has no quantised weights for --base_dtype=gguf; expected Q4_0, "
-                             "Q8_0, Q4_K, Q5_K or Q6_K, or another --base_dtype");
+                             ": has no quantised weights for --base_dtype=gguf; expected "
+                             "Q4_0 to Q8_0, Q2_K to Q6_K or MXFP4, or another --base_dtype");
     }
   }
   ZEROTH_ASSIGN_OR_RETURN(

@@ -373,8 +373,7 @@ TEST(GgufMixTest, WhatBlocksCannotHoldIsRefused) {
 // Any elements of a tensor in blocks have the values that its blocks are decoded to above.
 TEST(GgufBlocksTest, AFileReadsElementsOfBlocks) {
   const TemporaryDirectory dir;
-  for (const GgufBlock type :
-       {GgufBlock::kQ8_0, GgufBlock::kQ4_K, GgufBlock::kQ5_K, GgufBlock::kQ6_K}) {
+  for (const GgufBlock type : kAll) {
     SCOPED_TRACE(NameOf(type));
     const std::string path = dir.File(NameOf(type) + ".gguf");
     std::vector<float> values(3 * 512);

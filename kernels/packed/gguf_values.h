@@ -2,8 +2,9 @@
 //
 // Decodes the blocks of GGUF files (ggml's block types, little-endian). Every multiplication below
 // is exact in fp32: a half-precision number has 11 bits, a scale at most 7, and a code at most 5
-// beside a power of two. So a value is rounded at most once, by the subtraction of Q4_K and Q5_K,
-// and has the same bits on every device, with fused multiplications or without.
+// beside a power of two; those of MXFP4 beyond fp32's largest number are infinite. So a value is
+// rounded at most once, by the subtraction of a minimum, and has the same bits on every device,
+// with fused multiplications or without.
 
 #pragma once
 
@@ -29,9 +30,28 @@ constexpr float HalfAt(const uint8_t* bytes) {
   return std::bit_cast<float>(sign | wide << 23 | mantissa << 13);
 }
 
+// Decodes half of MXFP4's scale, 2^(byte - 127) / 2: GgufCodeOf doubles its values to integers.
+constexpr float HalfOfE8m0(uint8_t byte) {
+  // 2^-128 and 2^-127 are subnormal.
+  const uint32_t bits = byte < 2 ? 0x00200000u << byte : (byte - 1u) << 23;
+  return std::bit_cast<float>(bits);
+}
+
 // Elements of a block that share a scale.
 template <PackedFormat Format>
-inline constexpr int kGgufGroup = Format == PackedFormat::kQ6_K ? 16 : 32;
+inline constexpr int kGgufGroup =
+    Format == PackedFormat::kQ2_K || Format == PackedFormat::kQ3_K || Format == PackedFormat::kQ6_K
+        ? 16
+        : 32;
+
+// Formats of 32 elements that store a minimum, which they add.
+template <PackedFormat Format>
+inline constexpr bool kAddsMinimum = Format == PackedFormat::kQ4_1 || Format == PackedFormat::kQ5_1;
+
+// Formats of 32 elements with codes of four or five bits.
+template <PackedFormat Format>
+inline constexpr bool kIsSmallBlock =
+    kAddsMinimum<Format> || Format == PackedFormat::kQ4_0 || Format == PackedFormat::kQ5_0;
 
 // A group of elements that share a scale and a minimum: value = scale * code - minimum.
 struct GgufGroup {
@@ -53,6 +73,20 @@ constexpr GgufGroup GgufGroupOf(const uint8_t* block, int group) {
         first ? packed[group + 4] & 63 : packed[group + 4] >> 4 | packed[group] >> 6 << 4;
     return {HalfAt(block) * static_cast<float>(scale),
             HalfAt(block + 2) * static_cast<float>(minimum)};
+  } else if constexpr (Format == PackedFormat::kQ2_K) {
+    return {HalfAt(block + 80) * static_cast<float>(block[group] & 15),
+            HalfAt(block + 82) * static_cast<float>(block[group] >> 4)};
+  } else if constexpr (Format == PackedFormat::kQ3_K) {
+    // Groups g and g + 8 share a byte of lower bits, and g, g + 4, g + 8 and g + 12 a byte of upper
+    // bits.
+    const uint8_t* const packed = block + 96;
+    const int lower = group < 8 ? packed[group] & 15 : packed[group - 8] >> 4;
+    const int upper = packed[8 + group % 4] >> (2 * (group / 4)) & 3;
+    return {HalfAt(block + 108) * static_cast<float>((lower | upper << 4) - 32)};
+  } else if constexpr (Format == PackedFormat::kMxfp4) {
+    return {HalfOfE8m0(block[0])};
+  } else if constexpr (kAddsMinimum<Format>) {
+    return {HalfAt(block), -HalfAt(block + 2)};
   } else {
     return {HalfAt(block)};
   }
@@ -63,9 +97,29 @@ template <PackedFormat Format>
 constexpr int GgufCodeOf(const uint8_t* block, int i) {
   if constexpr (Format == PackedFormat::kQ8_0) {
     return static_cast<int8_t>(block[2 + i]);
-  } else if constexpr (Format == PackedFormat::kQ4_0) {
-    const int both = block[2 + i % 16];
-    return (i < 16 ? both & 15 : both >> 4) - 8;
+  } else if constexpr (Format == PackedFormat::kMxfp4) {
+    // E2M1: a sign, two bits of exponent and one of mantissa. Twice the value: 0, 1, 2, 3, 4, 6, 8
+    // or 12.
+    const int both = block[1 + i % 16];
+    const int bits = i < 16 ? both & 15 : both >> 4;
+    const int exponent = bits >> 1 & 3;
+    const int twice = exponent == 0 ? bits & 1 : (2 | (bits & 1)) << (exponent - 1);
+    return bits < 8 ? twice : -twice;
+  } else if constexpr (kIsSmallBlock<Format>) {
+    // Elements i and i + 16 share a byte, behind the fifth bits of all.
+    constexpr int kHalves = kAddsMinimum<Format> ? 4 : 2;
+    constexpr bool kHasFifths = Format == PackedFormat::kQ5_0 || Format == PackedFormat::kQ5_1;
+    const int both = block[kHalves + (kHasFifths ? 4 : 0) + i % 16];
+    int code = i < 16 ? both & 15 : both >> 4;
+    if constexpr (kHasFifths) code |= (block[kHalves + i / 8] >> (i % 8) & 1) << 4;
+    return kAddsMinimum<Format> ? code : code - (kHasFifths ? 16 : 8);
+  } else if constexpr (Format == PackedFormat::kQ2_K || Format == PackedFormat::kQ3_K) {
+    // In each half of 128 elements, i, i + 32, i + 64 and i + 96 share a byte. Of Q3_K, all
+    // elements with the same i % 32 share a byte of upper bits.
+    constexpr bool kIsQ3 = Format == PackedFormat::kQ3_K;
+    const int both = block[(kIsQ3 ? 32 : 16) + i / 128 * 32 + i % 32];
+    const int lower = both >> (2 * (i % 128 / 32)) & 3;
+    return kIsQ3 ? (lower | (block[i % 32] >> (i / 32) & 1) << 2) - 4 : lower;
   } else if constexpr (Format == PackedFormat::kQ6_K) {
     // In each half of 128 elements, i and i + 64 share a byte of lower bits, and i, i + 32, i + 64
     // and i + 96 a byte of upper bits.
@@ -106,12 +160,24 @@ constexpr auto WithGgufFormat(PackedFormat format, const Run& run) {
   switch (format) {
     case PackedFormat::kQ4_0:
       return run.template operator()<PackedFormat::kQ4_0>();
+    case PackedFormat::kQ4_1:
+      return run.template operator()<PackedFormat::kQ4_1>();
+    case PackedFormat::kQ5_0:
+      return run.template operator()<PackedFormat::kQ5_0>();
+    case PackedFormat::kQ5_1:
+      return run.template operator()<PackedFormat::kQ5_1>();
+    case PackedFormat::kQ2_K:
+      return run.template operator()<PackedFormat::kQ2_K>();
+    case PackedFormat::kQ3_K:
+      return run.template operator()<PackedFormat::kQ3_K>();
     case PackedFormat::kQ4_K:
       return run.template operator()<PackedFormat::kQ4_K>();
     case PackedFormat::kQ5_K:
       return run.template operator()<PackedFormat::kQ5_K>();
     case PackedFormat::kQ6_K:
       return run.template operator()<PackedFormat::kQ6_K>();
+    case PackedFormat::kMxfp4:
+      return run.template operator()<PackedFormat::kMxfp4>();
     default:
       return run.template operator()<PackedFormat::kQ8_0>();
   }

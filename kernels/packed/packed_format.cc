@@ -110,8 +110,8 @@ std::vector<uint8_t> BytesOf(const std::vector<float>& floats) {
 }  // namespace
 
 absl::string_view PackedFormatName(PackedFormat format) {
-  constexpr absl::string_view kNames[] = {"none", "int8", "nf4",  "q4_0",
-                                          "q8_0", "q4_k", "q5_k", "q6_k"};
+  constexpr absl::string_view kNames[] = {"none", "int8", "nf4",  "q4_0", "q4_1", "q5_0", "q5_1",
+                                          "q8_0", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "mxfp4"};
   return kNames[static_cast<size_t>(format)];
 }
 

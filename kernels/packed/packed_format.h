@@ -34,19 +34,35 @@ namespace zeroth {
 // of 2^16 places, so of those within 1.5e-5 of the border between two codes, about 0.1 %, some have
 // the code beside the nearest, which is the code here.
 //
-// kQ4_0 to kQ6_K: the unchanged blocks of a GGUF file, which contain their scales
+// kQ4_0 to kMxfp4: the unchanged blocks of a GGUF file, which contain their scales
 // (kernels/packed/gguf_values.h). Values have the bits of the package gguf and of ggml's reference.
-enum class PackedFormat : uint8_t { kNone, kInt8, kNf4, kQ4_0, kQ8_0, kQ4_K, kQ5_K, kQ6_K };
-
-// The formats that are GGUF block types.
-inline constexpr PackedFormat kGgufFormats[] = {PackedFormat::kQ4_0, PackedFormat::kQ8_0,
-                                                PackedFormat::kQ4_K, PackedFormat::kQ5_K,
-                                                PackedFormat::kQ6_K};
+enum class PackedFormat : uint8_t {
+  kNone,
+  kInt8,
+  kNf4,
+  kQ4_0,
+  kQ4_1,
+  kQ5_0,
+  kQ5_1,
+  kQ8_0,
+  kQ2_K,
+  kQ3_K,
+  kQ4_K,
+  kQ5_K,
+  kQ6_K,
+  kMxfp4
+};
 
 // All formats but kNone.
 inline constexpr PackedFormat kPackedFormats[] = {
-    PackedFormat::kInt8, PackedFormat::kNf4,  PackedFormat::kQ4_0, PackedFormat::kQ8_0,
-    PackedFormat::kQ4_K, PackedFormat::kQ5_K, PackedFormat::kQ6_K};
+    PackedFormat::kInt8, PackedFormat::kNf4,  PackedFormat::kQ4_0, PackedFormat::kQ4_1,
+    PackedFormat::kQ5_0, PackedFormat::kQ5_1, PackedFormat::kQ8_0, PackedFormat::kQ2_K,
+    PackedFormat::kQ3_K, PackedFormat::kQ4_K, PackedFormat::kQ5_K, PackedFormat::kQ6_K,
+    PackedFormat::kMxfp4};
+
+// The formats that are GGUF block types: all of kPackedFormats from kQ4_0 on.
+inline constexpr absl::Span<const PackedFormat> kGgufFormats =
+    absl::Span<const PackedFormat>(kPackedFormats).subspan(2);
 
 constexpr bool IsGgufFormat(PackedFormat format) { return format >= PackedFormat::kQ4_0; }
 
@@ -85,8 +101,14 @@ struct PackedShape {
       case PackedFormat::kNf4:
         return kNf4Block;
       case PackedFormat::kQ4_0:
+      case PackedFormat::kQ4_1:
+      case PackedFormat::kQ5_0:
+      case PackedFormat::kQ5_1:
       case PackedFormat::kQ8_0:
+      case PackedFormat::kMxfp4:
         return 32;
+      case PackedFormat::kQ2_K:
+      case PackedFormat::kQ3_K:
       case PackedFormat::kQ4_K:
       case PackedFormat::kQ5_K:
       case PackedFormat::kQ6_K:
@@ -103,14 +125,26 @@ struct PackedShape {
         return kNf4BlockBytes;
       case PackedFormat::kQ4_0:
         return 2 + 16;
+      case PackedFormat::kQ4_1:
+        return 2 + 2 + 16;
+      case PackedFormat::kQ5_0:
+        return 2 + 4 + 16;
+      case PackedFormat::kQ5_1:
+        return 2 + 2 + 4 + 16;
       case PackedFormat::kQ8_0:
         return 2 + 32;
+      case PackedFormat::kQ2_K:
+        return 16 + 64 + 2 + 2;
+      case PackedFormat::kQ3_K:
+        return 32 + 64 + 12 + 2;
       case PackedFormat::kQ4_K:
         return 2 + 2 + 12 + 128;
       case PackedFormat::kQ5_K:
         return 2 + 2 + 12 + 32 + 128;
       case PackedFormat::kQ6_K:
         return 128 + 64 + 16 + 2;
+      case PackedFormat::kMxfp4:
+        return 1 + 16;
     }
     return 1;
   }

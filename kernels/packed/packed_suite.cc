@@ -27,6 +27,27 @@ float RoundedTo(DType dtype, float value) {
   return dtype == DType::kFloat16 ? ToFloat(ToFloat16(value)) : value;
 }
 
+// The offsets of the half-precision numbers in a GGUF block.
+std::vector<size_t> HalvesOf(PackedFormat format) {
+  switch (format) {
+    case PackedFormat::kQ4_1:
+    case PackedFormat::kQ5_1:
+    case PackedFormat::kQ4_K:
+    case PackedFormat::kQ5_K:
+      return {0, 2};
+    case PackedFormat::kQ2_K:
+      return {80, 82};
+    case PackedFormat::kQ3_K:
+      return {108};
+    case PackedFormat::kQ6_K:
+      return {208};
+    case PackedFormat::kMxfp4:
+      return {};
+    default:
+      return {0};
+  }
+}
+
 TEST_P(PackedSuite, UnpacksBlocksOfTheMatrix) {
   for (const PackedFormat format : {PackedFormat::kInt8, PackedFormat::kNf4}) {
     // More than 256 blocks, so that magnitudes have two scales.
@@ -79,7 +100,8 @@ TEST_P(PackedSuite, UnpacksBlocksOfTheMatrix) {
   }
 }
 
-// Random bytes as blocks, whose half-precision numbers may be anything finite.
+// Random bytes as blocks, whose half-precision numbers may be anything finite. MXFP4's scales may
+// be any power of two, which makes some values infinite.
 TEST_P(PackedSuite, UnpacksBlocksOfGguf) {
   for (const PackedFormat format : kGgufFormats) {
     const PackedShape shape = {format, 5, 512};
@@ -90,12 +112,9 @@ TEST_P(PackedSuite, UnpacksBlocksOfGguf) {
       random = random * 1664525u + 1013904223u;
       byte = static_cast<uint8_t>(random >> 24);
     }
-    // The upper bytes of these numbers: exponents below the largest.
-    const bool is_q6 = format == PackedFormat::kQ6_K;
-    const bool has_minimum = format == PackedFormat::kQ4_K || format == PackedFormat::kQ5_K;
     for (size_t at = 0; at < codes.size(); at += static_cast<size_t>(shape.block_bytes())) {
-      codes[at + (is_q6 ? 209 : 1)] &= 0x9f;
-      if (has_minimum) codes[at + 3] &= 0x9f;
+      // Exponents below the largest.
+      for (const size_t half : HalvesOf(format)) codes[at + half + 1] &= 0x9f;
     }
     const absl::StatusOr<std::vector<float>> all = UnpackMatrix(shape, codes, {});
     ASSERT_TRUE(all.ok()) << all.status();

@@ -74,14 +74,18 @@ ModelOptions Options(PackedFormat format) {
     options.lora.base_format = format;
     return options;
   }
-  // The mix of Q4_K_M files, with one layer that is not quantised.
+  // The mix of Q4_K_M files, whose rows may be whole blocks of 256 or not, with one layer that is
+  // not quantised.
   for (int layer = 0; layer < 2; ++layer) {
     for (const char* name : {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj",
                              "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"}) {
       const bool is_down = absl::EndsWith(name, "down_proj");
       if (layer == 0 && is_down) continue;
       options.lora.base_formats[absl::StrCat("model.layers.", layer, ".", name, ".weight")] =
-          is_down && format == PackedFormat::kQ4_K ? PackedFormat::kQ6_K : format;
+          !is_down                        ? format
+          : format == PackedFormat::kQ4_K ? PackedFormat::kQ6_K
+          : format == PackedFormat::kQ5_0 ? PackedFormat::kQ8_0
+                                          : format;
     }
   }
   return options;
@@ -109,6 +113,7 @@ absl::StatusOr<PackedMatrix> PackAsGguf(const PackedWeight& packed) {
   std::vector<float> values(static_cast<size_t>(packed.shape.rows * packed.shape.cols));
   ZEROTH_RETURN_IF_ERROR(ReadFull(*packed.weight, 0, absl::MakeSpan(values)));
   const GgufBlock type = packed.shape.format == PackedFormat::kQ8_0   ? GgufBlock::kQ8_0
+                         : packed.shape.format == PackedFormat::kQ5_0 ? GgufBlock::kQ5_0
                          : packed.shape.format == PackedFormat::kQ4_K ? GgufBlock::kQ4_K
                                                                       : GgufBlock::kQ6_K;
   std::vector<uint8_t> blocks(
@@ -321,7 +326,8 @@ TEST_P(PackedBase, TensorRanksGiveTheSameBitsWithFixedPieces) {
 
 INSTANTIATE_TEST_SUITE_P(Formats, PackedBase,
                          ::testing::Values(PackedFormat::kInt8, PackedFormat::kNf4,
-                                           PackedFormat::kQ8_0, PackedFormat::kQ4_K),
+                                           PackedFormat::kQ8_0, PackedFormat::kQ4_K,
+                                           PackedFormat::kQ5_0),
                          [](const auto& format) {
                            return std::string(PackedFormatName(format.param));
                          });

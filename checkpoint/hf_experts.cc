@@ -1,0 +1,328 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/checkpoint/hf_experts.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+#include "absl/types/span.h"
+#include "nlohmann/json.hpp"
+
+#include "zeroth/core/base/status_macros.h"
+
+namespace zeroth {
+namespace {
+
+constexpr absl::string_view kExperts = ".mlp.experts.";
+constexpr char kQuantization[] = "quantization_config";
+constexpr int64_t kBlock = 32;
+constexpr int64_t kBlockBytes = 16;
+// Elements of a stack that are read at a time, to use every second.
+constexpr int64_t kStrip = int64_t{1} << 16;
+
+// Values of E2M1.
+constexpr std::array<float, 16> kE2m1 = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
+                                         -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
+
+// 2^(byte - 127): 2^-127 is subnormal, and 255 gives infinity as in transformers.
+float ScaleOf(uint8_t byte) {
+  return std::bit_cast<float>(byte == 0 ? 0x00400000u : static_cast<uint32_t>(byte) << 23);
+}
+
+struct Projection {
+  absl::string_view name;
+  absl::string_view stack;
+  int64_t first;
+  int64_t step;
+};
+constexpr std::array<Projection, 3> kProjections = {{{"gate_proj", "gate_up_proj", 0, 2},
+                                                     {"up_proj", "gate_up_proj", 1, 2},
+                                                     {"down_proj", "down_proj", 0, 1}}};
+
+// Where the elements of a tensor are stored.
+struct Place {
+  enum class Kind { kWhole, kTransposed, kBias, kMxfp4 };
+  Kind kind = Kind::kTransposed;
+  std::string stored;
+  std::string scales;
+  int64_t expert = 0;
+  int64_t first = 0;
+  int64_t step = 1;
+  int64_t rows = 0;  // of the expert in the stack
+  int64_t columns = 0;
+};
+
+// Immutable and thread-safe.
+class SeparateExpertWeights final : public WeightsSource {
+ public:
+  static absl::StatusOr<std::shared_ptr<const SeparateExpertWeights>> Create(
+      std::shared_ptr<const HfWeights> all) {
+    std::shared_ptr<SeparateExpertWeights> weights(new SeparateExpertWeights(std::move(all)));
+    for (const auto& [name, entry] : weights->all_->tensors()) {
+      ZEROTH_RETURN_IF_ERROR(weights->AddStored(name, entry));
+    }
+    return weights;
+  }
+
+  absl::Status ReadElements(absl::string_view name, int64_t begin,
+                            absl::Span<float> out) const override {
+    const auto found = places_.find(name);
+    if (found == places_.end()) return MissingTensor(name);
+    const Place& place = found->second;
+    if (place.kind == Place::Kind::kWhole) return all_->ReadElements(place.stored, begin, out);
+    const int64_t numel = Find(name)->shape.numel();
+    const auto count = static_cast<int64_t>(out.size());
+    if (begin < 0 || count > numel || begin > numel - count) {
+      return absl::OutOfRangeError(absl::StrCat(description(), ": elements [", begin, ", ", begin,
+                                                " + ", count, ") of tensor \"", name,
+                                                "\", which has ", numel));
+    }
+    switch (place.kind) {
+      case Place::Kind::kBias:
+        return ReadRows(place, place.expert * place.rows, begin, out);
+      case Place::Kind::kTransposed:
+        return ReadTransposed(place, begin, out);
+      default:
+        return ReadMxfp4(place, begin, out);
+    }
+  }
+
+ private:
+  explicit SeparateExpertWeights(std::shared_ptr<const HfWeights> all)
+      : WeightsSource(all->description()), all_(std::move(all)) {}
+
+  absl::Status AddStored(const std::string& name, const SafetensorsEntry& entry) {
+    const size_t at = absl::string_view(name).find(kExperts);
+    const absl::string_view layer = at == absl::string_view::npos
+                                        ? name
+                                        : absl::string_view(name).substr(0, at + kExperts.size());
+    absl::string_view stack = absl::string_view(name).substr(layer.size());
+    const bool is_scales = absl::ConsumeSuffix(&stack, "_scales");
+    Place place;
+    place.stored = name;
+    if (absl::ConsumeSuffix(&stack, "_bias")) {
+      place.kind = Place::Kind::kBias;
+    } else if (absl::ConsumeSuffix(&stack, "_blocks")) {
+      place.kind = Place::Kind::kMxfp4;
+      place.scales = absl::StrCat(layer, stack, "_scales");
+    }
+    const bool is_stack = std::any_of(kProjections.begin(), kProjections.end(),
+                                      [&](const Projection& p) { return p.stack == stack; });
+    if (!is_stack) {
+      place.kind = Place::Kind::kWhole;
+      return AddTensor(name, entry, place);
+    }
+    if (is_scales) {
+      const std::string blocks = absl::StrCat(layer, stack, "_blocks");
+      if (all_->Find(blocks) != nullptr) return absl::OkStatus();
+      return InvalidArgument(description(), ": \"", name, "\" is there without \"", blocks,
+                             "\"; expected both of MXFP4");
+    }
+    for (const Projection& projection : kProjections) {
+      if (projection.stack != stack) continue;
+      place.first = projection.first;
+      place.step = projection.step;
+      ZEROTH_RETURN_IF_ERROR(AddExperts(absl::StrCat(layer), projection.name, entry, place));
+    }
+    return absl::OkStatus();
+  }
+
+  // Adds the tensors of all experts in a stack.
+  absl::Status AddExperts(const std::string& layer, absl::string_view projection,
+                          const SafetensorsEntry& stored, Place place) {
+    const Shape& shape = stored.shape;
+    const bool is_bias = place.kind == Place::Kind::kBias;
+    const bool is_mxfp4 = place.kind == Place::Kind::kMxfp4;
+    const int rank = is_bias ? 2 : is_mxfp4 ? 4 : 3;
+    bool fits = shape.rank() == rank && shape.numel() > 0;
+    if (fits) {
+      place.rows = shape.dim(place.kind == Place::Kind::kTransposed ? 2 : 1);
+      place.columns = is_bias ? 1 : is_mxfp4 ? shape.dim(2) * kBlock : shape.dim(1);
+      fits = place.rows % place.step == 0 && (!is_mxfp4 || shape.dim(3) == kBlockBytes);
+    }
+    if (!fits) {
+      const absl::string_view rows = place.step == 2 ? "twice the inner features" : "features";
+      return InvalidArgument(description(), ": \"", place.stored, "\" has shape ", shape.ToString(),
+                             ", expected ",
+                             is_bias    ? absl::StrCat("[experts, ", rows, "]")
+                             : is_mxfp4 ? absl::StrCat("[experts, ", rows, ", blocks of 32, 16]")
+                                        : absl::StrCat("[experts, features, ", rows, "]"));
+    }
+    SafetensorsEntry entry = stored;
+    if (is_mxfp4) {
+      ZEROTH_RETURN_IF_ERROR(CheckMxfp4(place, shape, stored.dtype));
+      entry.dtype = SafetensorsDType::kBF16;
+    }
+    const int64_t rows = place.rows / place.step;
+    entry.shape = is_bias ? Shape({rows}) : Shape({rows, place.columns});
+    for (place.expert = 0; place.expert < shape.dim(0); ++place.expert) {
+      ZEROTH_RETURN_IF_ERROR(AddTensor(
+          absl::StrCat(layer, place.expert, ".", projection, is_bias ? ".bias" : ".weight"), entry,
+          place));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckMxfp4(const Place& place, const Shape& shape, SafetensorsDType dtype) const {
+    const SafetensorsEntry* const scales = all_->Find(place.scales);
+    if (scales == nullptr) {
+      return InvalidArgument(description(), ": \"", place.stored, "\" is there without \"",
+                             place.scales, "\"; expected both of MXFP4");
+    }
+    for (const auto& [name, type] :
+         {std::pair(&place.stored, dtype), std::pair(&place.scales, scales->dtype)}) {
+      if (type == SafetensorsDType::kU8) continue;
+      return InvalidArgument(description(), ": \"", *name, "\" is ", SafetensorsDTypeName(type),
+                             ", expected U8, as MXFP4 has");
+    }
+    const Shape expected({shape.dim(0), shape.dim(1), shape.dim(2)});
+    if (scales->shape == expected) return absl::OkStatus();
+    return InvalidArgument(description(), ": \"", place.scales, "\" has shape ",
+                           scales->shape.ToString(), ", expected ", expected.ToString(),
+                           ", one for each block of \"", place.stored, "\"");
+  }
+
+  absl::Status AddTensor(const std::string& name, const SafetensorsEntry& entry, Place place) {
+    const auto [other, inserted] = places_.emplace(name, std::move(place));
+    if (inserted) {
+      tensors_.emplace(name, entry);
+      return absl::OkStatus();
+    }
+    return InvalidArgument(description(), ": tensor \"", name, "\" is stored in \"",
+                           other->second.stored, "\" and in another tensor; expected one of them");
+  }
+
+  // Reads rows from `row` on of what begins at element `begin` of the stack.
+  absl::Status ReadRows(const Place& place, int64_t begin, int64_t row,
+                        absl::Span<float> out) const {
+    begin += place.first + place.step * row;
+    if (place.step == 1) return all_->ReadElements(place.stored, begin, out);
+    std::vector<float> strip;
+    while (!out.empty()) {
+      const size_t count = std::min(out.size(), static_cast<size_t>(kStrip / place.step));
+      strip.resize((count - 1) * static_cast<size_t>(place.step) + 1);
+      ZEROTH_RETURN_IF_ERROR(all_->ReadElements(place.stored, begin, absl::MakeSpan(strip)));
+      for (size_t i = 0; i < count; ++i) out[i] = strip[i * static_cast<size_t>(place.step)];
+      out.remove_prefix(count);
+      begin += static_cast<int64_t>(count) * place.step;
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadTransposed(const Place& place, int64_t begin, absl::Span<float> out) const {
+    std::vector<float> of_column;
+    while (!out.empty()) {
+      // As many whole rows as there are, or a part of one.
+      const int64_t row = begin / place.columns;
+      const int64_t column = begin % place.columns;
+      const auto left = static_cast<int64_t>(out.size());
+      const int64_t columns = std::min(left, place.columns - column);
+      const int64_t rows = column == 0 ? std::max<int64_t>(1, left / place.columns) : 1;
+      of_column.resize(static_cast<size_t>(rows));
+      for (int64_t i = 0; i < columns; ++i) {
+        ZEROTH_RETURN_IF_ERROR(ReadRows(place,
+                                        (place.expert * place.columns + column + i) * place.rows,
+                                        row, absl::MakeSpan(of_column)));
+        for (int64_t r = 0; r < rows; ++r) {
+          out[static_cast<size_t>(r * columns + i)] = of_column[static_cast<size_t>(r)];
+        }
+      }
+      out.remove_prefix(static_cast<size_t>(rows * columns));
+      begin += rows * columns;
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadMxfp4(const Place& place, int64_t begin, absl::Span<float> out) const {
+    const int64_t blocks_of_row = place.columns / kBlock;
+    while (!out.empty()) {
+      const int64_t row = place.first + place.step * (begin / place.columns);
+      const int64_t column = begin % place.columns;
+      const int64_t count = std::min(static_cast<int64_t>(out.size()), place.columns - column);
+      const int64_t before = (place.expert * place.rows + row) * blocks_of_row;
+      const int64_t first = before + column / kBlock;
+      const int64_t end = before + (column + count + kBlock - 1) / kBlock;
+      ZEROTH_ASSIGN_OR_RETURN(const std::vector<uint8_t> codes,
+                              all_->RawBytes(place.stored, first * kBlockBytes, end * kBlockBytes));
+      ZEROTH_ASSIGN_OR_RETURN(const std::vector<uint8_t> scales,
+                              all_->RawBytes(place.scales, first, end));
+      for (int64_t i = 0; i < count; ++i) {
+        const int64_t at = column % kBlock + i;
+        const int both = codes[static_cast<size_t>(at / 2)];
+        const int code = at % 2 == 0 ? both & 15 : both >> 4;
+        out[static_cast<size_t>(i)] =
+            kE2m1[static_cast<size_t>(code)] * ScaleOf(scales[static_cast<size_t>(at / kBlock)]);
+      }
+      out.remove_prefix(static_cast<size_t>(count));
+      begin += count;
+    }
+    return absl::OkStatus();
+  }
+
+  const std::shared_ptr<const HfWeights> all_;
+  std::map<std::string, Place, std::less<>> places_;
+};
+
+}  // namespace
+
+bool StacksExperts(const HfConfig& config) {
+  const auto type = config.json().find("model_type");
+  return type != config.json().end() && *type == "gpt_oss";
+}
+
+absl::StatusOr<HfSeparateExperts> SeparateExperts(const HfConfig& config,
+                                                  std::shared_ptr<const HfWeights> weights) {
+  nlohmann::json json = config.json();
+  if (const auto found = json.find(kQuantization); found != json.end()) {
+    const auto method = found->is_object() ? found->find("quant_method") : found->end();
+    if (!found->is_object() || method == found->end() || *method != "mxfp4") {
+      return InvalidArgument(config.where(), ": key \"", kQuantization, "\" is ",
+                             found->dump(-1, ' ', true),
+                             ", expected \"quant_method\" \"mxfp4\"; save the model unquantised");
+    }
+    json.erase(found);
+  }
+  ZEROTH_ASSIGN_OR_RETURN(HfConfig plain, HfConfig::Parse(json.dump(), config.where()));
+  ZEROTH_ASSIGN_OR_RETURN(auto separate, SeparateExpertWeights::Create(std::move(weights)));
+  return HfSeparateExperts{std::move(plain), std::move(separate)};
+}
+
+std::string ExpertPart::StackName() const {
+  return absl::StrCat(layer, stack, is_bias ? "_bias" : "");
+}
+
+std::optional<ExpertPart> ExpertPartOf(absl::string_view name) {
+  const size_t at = name.find(kExperts);
+  if (at == absl::string_view::npos) return std::nullopt;
+  ExpertPart part;
+  part.layer = std::string(name.substr(0, at + kExperts.size()));
+  absl::string_view rest = name.substr(part.layer.size());
+  const size_t digits = std::min(rest.find('.'), rest.size());
+  if (!absl::SimpleAtoi(rest.substr(0, digits), &part.expert) || part.expert < 0) {
+    return std::nullopt;
+  }
+  rest.remove_prefix(digits);
+  part.is_bias = absl::EndsWith(rest, ".bias");
+  for (const Projection& projection : kProjections) {
+    if (rest != absl::StrCat(".", projection.name, part.is_bias ? ".bias" : ".weight")) continue;
+    part.stack = std::string(projection.stack);
+    part.first = projection.first;
+    part.step = projection.step;
+    return part;
+  }
+  return std::nullopt;
+}
+
+}  // namespace zeroth
