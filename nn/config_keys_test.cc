@@ -30,7 +30,7 @@ std::string Error(const nlohmann::json& config) {
 
 TEST(ConfigKeysTest, TheKeysThatTransformersWritesAreKnown) {
   const nlohmann::json configs = Configs();
-  EXPECT_EQ(configs.size(), 11u);
+  EXPECT_EQ(configs.size(), 12u);
   for (const auto& [family, config] : configs.items()) EXPECT_EQ(Error(config), "") << family;
 }
 
@@ -61,6 +61,33 @@ TEST(ConfigKeysTest, AKeyThatIsUnknownIsRefusedByName) {
   nlohmann::json rope = Configs()["llama"];
   rope["rope_parameters"]["interleaved"] = true;
   EXPECT_TRUE(absl::StrContains(Error(rope), "'rope_parameters.interleaved'")) << Error(rope);
+}
+
+// gpt-oss has YaRN by default, which a file may replace by any other kind.
+TEST(ConfigKeysTest, RotaryPositionsOfAFileReplaceThoseOfItsFamily) {
+  RopeSpec yarn;
+  yarn.type = RopeSpec::Type::kYarn;
+  yarn.theta = 150000;
+  yarn.factor = 32;
+  yarn.original_context = 4096;
+  yarn.truncate = false;
+  yarn.attention_factor = 1.5;
+  EXPECT_EQ(*ReadRope({{"rope_theta", 150000.0}}, yarn, 1 << 17), yarn);
+  const auto plain = ReadRope({{"rope_parameters", {{"rope_type", "default"}}}}, yarn, 1 << 17);
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  EXPECT_EQ(*plain, RopeSpec{.theta = 150000});
+}
+
+TEST(ConfigKeysTest, AnotherLimitOfGptOssIsRefused) {
+  nlohmann::json config = Configs()["gpt_oss"];
+  for (const char* const key : {"swiglu_limit", "swiglu_alpha"}) {
+    nlohmann::json other = config;
+    other[key] = 5.0;
+    EXPECT_TRUE(absl::StrContains(Error(other), absl::StrCat("'", key, "' is 5"))) << Error(other);
+  }
+  // Published files have keys that transformers does not read.
+  config.update({{"experts_per_token", 4}, {"initial_context_length", 4096}});
+  EXPECT_EQ(Error(config), "");
 }
 
 // Ministral has windows in some layers only.

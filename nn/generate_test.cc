@@ -196,9 +196,9 @@ TEST_P(GenerateTest, AnyNumberOfTokensMayBeAskedFor) {
 INSTANTIATE_TEST_SUITE_P(Families, GenerateTest,
                          ::testing::Values("gemma2_tiny", "gemma3_tiny", "gpt2_tiny", "llama_tiny",
                                            "llama31_tiny", "mistral_tiny", "mixtral_tiny",
-                                           "dots1_tiny", "qwen2_moe_tiny", "olmo2_tiny",
-                                           "phi3_tiny", "qwen2_tiny", "qwen3_moe_tiny",
-                                           "qwen3_tiny"),
+                                           "dots1_tiny", "gpt_oss_tiny", "qwen2_moe_tiny",
+                                           "olmo2_tiny", "phi3_tiny", "qwen2_tiny",
+                                           "qwen3_moe_tiny", "qwen3_tiny"),
                          [](const auto& model) { return std::string(model.param); });
 
 TEST(GenerateErrorsTest, SaysWhatIsWrong) {

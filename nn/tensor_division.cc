@@ -21,6 +21,7 @@ constexpr absl::string_view kLoraB = ".lora_B";
 constexpr absl::string_view kScales = "_scales";                    // a packed weight's scales
 constexpr absl::string_view kMagnitude = ".lora_magnitude_vector";  // DoRA's, one for each output
 constexpr absl::string_view kRouterBias = ".e_score_correction_bias";
+constexpr absl::string_view kSinks = ".sinks";  // one for each head of an attention
 
 const DivisionRule* FindRule(absl::Span<const DivisionRule> rules, const std::string& parameter) {
   const size_t dot = parameter.rfind('.');
@@ -28,7 +29,7 @@ const DivisionRule* FindRule(absl::Span<const DivisionRule> rules, const std::st
       absl::string_view(parameter).substr(std::min(dot, parameter.size()));
   const bool is_packed = absl::StartsWith(kind, ".weight_");
   if (!is_packed && kind != ".weight" && kind != ".bias" && kind != kLoraA && kind != kLoraB &&
-      kind != kMagnitude && kind != kRouterBias) {
+      kind != kMagnitude && kind != kRouterBias && kind != kSinks) {
     return nullptr;
   }
   const absl::string_view module = absl::string_view(parameter).substr(0, dot);

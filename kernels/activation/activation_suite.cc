@@ -100,6 +100,8 @@ TEST_P(ActivationSuite, FarNegativeInputsGiveZero) {
     const Tensor out = Unwritten({2, 1}, dtype);
     ASSERT_TRUE(kernels::SwiGlu(kernels(), gate_up, out).ok());
     for (const float value : Download(out)) EXPECT_NEAR(value, 0.0, 1e-34);
+    ASSERT_TRUE(kernels::SwiGlu(kernels(), gate_up, out, /*limit=*/7.0f).ok());
+    for (const float value : Download(out)) EXPECT_NEAR(value, 0.0, 1e-34);
   }
 }
 
@@ -116,6 +118,10 @@ TEST_P(ActivationSuite, NanStaysNan) {
     const Tensor out = Unwritten({1, 1}, dtype);
     ASSERT_TRUE(kernels::SwiGlu(kernels(), Upload({1, 2}, {nan, 1.0f}, dtype), out).ok());
     EXPECT_TRUE(std::isnan(Download(out)[0]));
+    for (const std::vector<float>& gate_up : {std::vector{nan, 1.0f}, std::vector{1.0f, nan}}) {
+      ASSERT_TRUE(kernels::SwiGlu(kernels(), Upload({1, 2}, gate_up, dtype), out, 7.0f).ok());
+      EXPECT_TRUE(std::isnan(Download(out)[0]));
+    }
   }
 }
 
@@ -142,20 +148,21 @@ TEST_P(ActivationSuite, SwiGluForwardAndBackward) {
     const DType dtype = kElementTypes[i % 3];
     const int64_t rows = RandomSize(0, 9);
     const int64_t hidden = RandomSize(0, 70);
+    const float limit = i % 2 == 0 ? 0.0f : 5.0f;  // some values are beyond it
     const std::vector<float> gate_up = RoundTo(dtype, RandomNormal(rows * 2 * hidden, 4.0f));
     const std::vector<float> dout = RoundTo(dtype, RandomNormal(rows * hidden));
     const Tensor packed = Upload({rows, 2 * hidden}, gate_up, dtype);
     const Tensor out = Unwritten({rows, hidden}, dtype);
-    ASSERT_TRUE(kernels::SwiGlu(kernels(), packed, out).ok());
-    ExpectCloseIn(dtype, Download(out), reference::SwiGlu(rows, hidden, ToDouble(gate_up)), 1e-6, 0,
-                  "out");
+    ASSERT_TRUE(kernels::SwiGlu(kernels(), packed, out, limit).ok());
+    ExpectCloseIn(dtype, Download(out), reference::SwiGlu(rows, hidden, ToDouble(gate_up), limit),
+                  1e-6, 0, "out");
     const Tensor gradient = Unwritten({rows, 2 * hidden}, dtype);
-    ASSERT_TRUE(
-        kernels::SwiGluBackward(kernels(), packed, Upload({rows, hidden}, dout, dtype), gradient)
-            .ok());
+    ASSERT_TRUE(kernels::SwiGluBackward(kernels(), packed, Upload({rows, hidden}, dout, dtype),
+                                        gradient, limit)
+                    .ok());
     ExpectCloseIn(dtype, Download(gradient),
-                  reference::SwiGluBackward(rows, hidden, ToDouble(gate_up), ToDouble(dout)), 1e-6,
-                  0, "gradient");
+                  reference::SwiGluBackward(rows, hidden, ToDouble(gate_up), ToDouble(dout), limit),
+                  1e-6, 0, "gradient");
   }
 }
 
@@ -172,14 +179,16 @@ TEST_P(ActivationSuite, ReferenceGradientsAreDerivatives) {
     analytic.push_back(weights[i] * reference::GeluDerivative(x[i]));
   ExpectGradient(gelu_loss, x, analytic);
 
-  const auto swiglu_loss = [&](const std::vector<double>& gate_up) {
-    const std::vector<double> out = reference::SwiGlu(3, 4, gate_up);
-    double loss = 0;
-    for (size_t i = 0; i < out.size(); ++i) loss += weights[i] * out[i];
-    return loss;
-  };
-  x = ToDouble(RandomNormal(24, 2.0f));
-  ExpectGradient(swiglu_loss, x, reference::SwiGluBackward(3, 4, x, weights));
+  for (const double limit : {0.0, 1.5}) {
+    const auto swiglu_loss = [&](const std::vector<double>& gate_up) {
+      const std::vector<double> out = reference::SwiGlu(3, 4, gate_up, limit);
+      double loss = 0;
+      for (size_t i = 0; i < out.size(); ++i) loss += weights[i] * out[i];
+      return loss;
+    };
+    x = ToDouble(RandomNormal(24, 2.0f));
+    ExpectGradient(swiglu_loss, x, reference::SwiGluBackward(3, 4, x, weights, limit));
+  }
 }
 
 TEST_P(ActivationSuite, RefusesWhatDoesNotFit) {
@@ -193,6 +202,8 @@ TEST_P(ActivationSuite, RefusesWhatDoesNotFit) {
   ExpectInvalid(kernels::SwiGlu(kernels(), wide, x),
                 {"SwiGlu", "gate_up is [2, 4], expected [2, 6]"});
   ExpectInvalid(kernels::SwiGluBackward(kernels(), x, x, x), {"SwiGluBackward", "gate_up"});
+  ExpectInvalid(kernels::SwiGlu(kernels(), wide, Unwritten({2, 2}), -1.0f),
+                {"SwiGlu", "limit is -1"});
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, ActivationSuite, ::testing::ValuesIn(TestedDevices()));

@@ -106,10 +106,12 @@ absl::Status CachedAttention(Kernels& kernels, const CachedAttentionArgs& args) 
              absl::StrCat("is ", args.past, " before ", shape.seq, " new tokens, expected at most ",
                           capacity, " tokens together: what the cache holds"));
   op.Rows("out", args.out, shape.seq, shape.heads * shape.head_dim, type);
+  if (args.lse.defined())
+    op.Exactly("lse", args.lse, {shape.batch, shape.heads, shape.seq}, DType::kFloat32);
   if (!op.ok()) return op.status();
   return op.Run(CachedAttentionCall{WithoutIdleWindow(shape, args.past), args.qkv.dtype(),
                                     args.qkv.raw_data(), args.cache.raw_data(), args.past,
-                                    args.out.raw_data()});
+                                    args.out.raw_data(), DataOrNull(args.lse)});
 }
 
 absl::StatusOr<std::string> DescribeAttention(Kernels& kernels, const AttentionShape& shape,

@@ -87,6 +87,7 @@ struct CachedAttentionArgs {
   Tensor cache;
   int64_t past = 0;
   Tensor out;  // [1, seq, heads * head_dim]
+  Tensor lse;  // [1, heads, seq], as AttentionArgs::lse; may be undefined
 };
 
 // Returns AttentionArgs::starts for `sequences` sequences. `ids` has a number for each token, which
@@ -133,6 +134,7 @@ struct CachedAttentionCall {
   void* cache = nullptr;
   int64_t past = 0;
   void* out = nullptr;
+  float* lse = nullptr;  // or null
 };
 // Only devices with several implementations register this.
 struct DescribeAttentionCall {

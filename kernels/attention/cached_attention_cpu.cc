@@ -28,10 +28,11 @@ namespace zeroth::cpu {
 namespace HWY_NAMESPACE {
 
 // Computes one query against `count` keys of its head and their values, each of which is read once,
-// in memory order. `scores` has room for `count` floats, `sum` for `dim`.
+// in memory order. `scores` has room for `count` floats, `sum` for `dim`. Returns the log of the
+// sum of exponentials.
 template <typename T>
-void QueryRow(const AttentionLayout& layout, const T* q, const T* keys, const T* values,
-              int64_t stride, int64_t count, float* scores, float* sum, T* out) {
+float QueryRow(const AttentionLayout& layout, const T* q, const T* keys, const T* values,
+               int64_t stride, int64_t count, float* scores, float* sum, T* out) {
   const auto dim = static_cast<size_t>(layout.dim);
   for (int64_t key = 0; key < count; ++key) {
     scores[key] = layout.scale * Dot(dim, q, keys + key * stride);
@@ -60,6 +61,7 @@ void QueryRow(const AttentionLayout& layout, const T* q, const T* keys, const T*
   Transform(
       dim, out, [inverse](auto d, auto x) HWY_ATTR { return hn::Mul(x, hn::Set(d, inverse)); },
       sum);
+  return max + std::log(total);
 }
 
 // Computes all new queries of one head.
@@ -74,10 +76,12 @@ void QueriesOfHead(const CachedAttentionCall& call, int64_t head, float* scratch
     for (int64_t query = 0; query < shape.seq; ++query) {
       const int64_t end = call.past + query + 1;
       const int64_t first = shape.window == 0 ? 0 : std::max<int64_t>(0, end - shape.window);
-      QueryRow(layout, static_cast<const T*>(call.qkv) + query * layout.packed + head * layout.dim,
-               keys + first * stride, values + first * stride, stride, end - first, scratch,
-               scratch + call.past + shape.seq,
-               static_cast<T*>(call.out) + (query * shape.heads + head) * layout.dim);
+      const float lse = QueryRow(
+          layout, static_cast<const T*>(call.qkv) + query * layout.packed + head * layout.dim,
+          keys + first * stride, values + first * stride, stride, end - first, scratch,
+          scratch + call.past + shape.seq,
+          static_cast<T*>(call.out) + (query * shape.heads + head) * layout.dim);
+      if (call.lse != nullptr) call.lse[head * shape.seq + query] = lse;
     }
   });
 }
@@ -104,7 +108,7 @@ absl::Status Run(const CachedAttentionCall& call, CpuKernels& kernels) {
   }
   // A prompt attends only to itself, which the tiled kernel of training computes faster.
   if (call.past == 0) {
-    return AttentionForward({shape, call.dtype, call.qkv, nullptr, call.out, nullptr}, kernels);
+    return AttentionForward({shape, call.dtype, call.qkv, nullptr, call.out, call.lse}, kernels);
   }
   const AttentionTeam team(shape, shape.heads);
   const int64_t floats = call.past + shape.seq + layout.width;

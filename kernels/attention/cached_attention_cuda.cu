@@ -82,6 +82,9 @@ __global__ void __launch_bounds__(kThreads) Attend(CachedAttentionCall call, flo
   }
   T* const out = static_cast<T*>(call.out) + (token * heads + head) * dim;
   for (int64_t i = threadIdx.x; i < dim; i += kThreads) out[i] = FromFloat<T>(sums[i] / total);
+  if (call.lse != nullptr && threadIdx.x == 0) {
+    call.lse[head * call.shape.seq + token] = max + logf(total);
+  }
 }
 
 absl::Status Run(const CachedAttentionCall& call, CudaKernels& kernels) {
@@ -93,7 +96,7 @@ absl::Status Run(const CachedAttentionCall& call, CudaKernels& kernels) {
     ZEROTH_RETURN_IF_ERROR(ZEROTH_MAP(Append<T>, shape.seq * row, target, call, row));
     if (call.past == 0) {
       return KernelTable<AttentionCall>::Find(kernels)(
-          kernels, {shape, call.dtype, call.qkv, nullptr, call.out, nullptr}, {});
+          kernels, {shape, call.dtype, call.qkv, nullptr, call.out, call.lse}, {});
     }
     const LaunchShape blocks = Blocks(shape.seq * shape.heads, kThreads,
                                       2 * static_cast<size_t>(shape.head_dim) * sizeof(float));

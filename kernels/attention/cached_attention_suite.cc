@@ -1,5 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -19,7 +20,8 @@ class CachedAttentionSuite : public KernelsSuite {
  protected:
   // Runs the rows of `qkv` in pieces of these lengths against a cache with room to spare.
   absl::Status RunInPieces(AttentionShape shape, const std::vector<float>& qkv, DType dtype,
-                           const std::vector<int64_t>& lengths, std::vector<float>& out) {
+                           const std::vector<int64_t>& lengths, std::vector<float>& out,
+                           std::vector<float>& lse) {
     CachedAttentionArgs args;
     args.cache = Unwritten({shape.seq + 3, 2 * shape.kv_heads * shape.head_dim}, dtype);
     const int64_t row = shape.packed_dim();
@@ -31,8 +33,14 @@ class CachedAttentionSuite : public KernelsSuite {
                                            qkv.begin() + (args.past + length) * row),
                         dtype);
       args.out = Unwritten({1, length, shape.heads * shape.head_dim}, dtype);
+      args.lse = Unwritten({1, shape.heads, length});
       const absl::Status status = kernels::CachedAttention(kernels(), args);
       if (!status.ok()) return status;
+      const std::vector<float> sums = Download(args.lse);
+      for (int64_t head = 0; head < shape.heads; ++head) {
+        std::copy_n(sums.begin() + head * length, length,
+                    lse.begin() + head * shape.seq + args.past);
+      }
       const std::vector<float> part = Download(args.out);
       out.insert(out.end(), part.begin(), part.end());
       args.past += length;
@@ -73,10 +81,12 @@ TEST_P(CachedAttentionSuite, PiecesAreTheWholeSequence) {
                               shape.scale, ", cap ", shape.cap, ", ", DTypeName(dtype)));
     const std::vector<float> qkv = RoundTo(dtype, RandomNormal(shape.seq * shape.packed_dim()));
     std::vector<float> out;
-    const absl::Status status = RunInPieces(shape, qkv, dtype, lengths, out);
+    std::vector<float> lse(static_cast<size_t>(shape.heads * shape.seq));
+    const absl::Status status = RunInPieces(shape, qkv, dtype, lengths, out, lse);
     ASSERT_TRUE(status.ok()) << status;
-    ExpectCloseIn(dtype, out, reference::Attention(shape, ToDouble(qkv)).out, Tolerance(dtype),
-                  1e-12, "out");
+    const reference::AttentionOutput expected = reference::Attention(shape, ToDouble(qkv));
+    ExpectCloseIn(dtype, out, expected.out, Tolerance(dtype), 1e-12, "out");
+    ExpectClose(lse, expected.lse, Tolerance(DType::kFloat32), 1e-6, "lse");
   }
 }
 
@@ -100,6 +110,9 @@ TEST_P(CachedAttentionSuite, RefusesWhatDoesNotFit) {
   ExpectInvalid(kernels::CachedAttention(kernels(), args), {"CachedAttention", "out"});
   args.out = Unwritten({1, 2, 8}, DType::kBFloat16);
   ExpectInvalid(kernels::CachedAttention(kernels(), args), {"out", "bf16", "fp32"});
+  args.out = Unwritten({1, 2, 8});
+  args.lse = Unwritten({1, 2, 1});
+  ExpectInvalid(kernels::CachedAttention(kernels(), args), {"lse is [1, 2, 1]", "[1, 2, 2]"});
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, CachedAttentionSuite, testing::ValuesIn(TestedDevices()));

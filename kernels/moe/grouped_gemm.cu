@@ -31,8 +31,10 @@ struct GroupedParams {
 struct GroupedGemmParams : GroupedParams {
   int64_t k;
   bool accumulate;
+  bool has_biases;
   void* c;
   const void* b[kMostExperts];
+  const void* biases[kMostExperts];
 };
 
 struct GroupedGradientParams : GroupedParams {
@@ -61,10 +63,12 @@ __global__ void __launch_bounds__(Tiles::kThreads) GroupedGemmKernel(GroupedGemm
                                       p.offsets[expert + 1] - first};
   const GroupedOperand<T, !kTransposeB> b = {static_cast<const T*>(p.b[expert]), p.ldb, p.n};
   C* const c = static_cast<C*>(p.c) + first * p.ldc;
+  const T* const bias = p.has_biases ? static_cast<const T*>(p.biases[expert]) : nullptr;
   const int column_tile = static_cast<int>(blockIdx.x) % p.column_tiles;
   Tiles::Multiply(a, b, int64_t{tile} * Tiles::kRows, int64_t{column_tile} * Tiles::kColumns, p.k,
                   [&](int64_t row, int64_t column, float sum) {
                     C* const to = c + row * p.ldc + column;
+                    if (bias != nullptr) sum = __fadd_rn(sum, ToFloat(bias[column]));
                     *to = FromFloat<C>(p.accumulate ? __fadd_rn(ToFloat(*to), sum) : sum);
                   });
 }
@@ -150,6 +154,8 @@ absl::Status GroupedGemm(const GroupedGemmCall& call, CudaKernels& kernels) {
     p.accumulate = call.accumulate;
     p.c = call.c;
     std::copy_n(&call.b[first], p.experts, p.b);
+    p.has_biases = !call.biases.empty();
+    if (p.has_biases) std::copy_n(&call.biases[first], p.experts, p.biases);
   };
   return LaunchAll<GroupedGemmParams>(call, call.b.size(), packed, fill, kernels.target().stream);
 }

@@ -229,6 +229,14 @@ absl::Status GroupedGemm(Kernels& kernels, const GroupedGemmArgs& args) {
   call.c = args.c.raw_data();
   call.ldc = args.c.stride;
   call.accumulate = args.accumulate;
+  op.Require(args.biases.empty() || (args.biases.size() == args.b.size() && !args.accumulate),
+             "biases",
+             absl::StrCat("are ", args.biases.size(), ", expected none, or, without accumulate, ",
+                          args.b.size(), ": one for each expert"));
+  for (const Tensor& bias : args.biases) {
+    if (!op.Exactly("biases", bias, {call.n}, type)) return op.status();
+    call.biases.push_back(bias.raw_data());
+  }
   return RunGrouped(op, args, type.dtype, c_type.dtype, call);
 }
 
@@ -254,6 +262,27 @@ absl::Status GroupedGradient(Kernels& kernels, const GroupedGradientArgs& args) 
   call.b = args.b.raw_data();
   call.ldb = args.b.stride;
   return RunGrouped(op, args, type.dtype, c_type.dtype, call);
+}
+
+absl::Status GroupedBiasGradient(Kernels& kernels, const GroupedBiasGradientArgs& args) {
+  Operation op("GroupedBiasGradient", kernels);
+  SharedType type;
+  SharedType gradient;
+  GroupedBiasGradientCall call;
+  CheckOffsets(op, args.offsets, args.outputs.size());
+  if (!op.Inside("dy", args.dy, type)) return op.status();
+  call.rows = args.dy.rows;
+  call.n = args.dy.cols;
+  for (const auto& [dbias, accumulate] : args.outputs) {
+    if (!op.Exactly("dbias", dbias, {call.n}, gradient)) return op.status();
+    call.outputs.push_back({dbias.raw_data(), accumulate});
+  }
+  call.stride = args.dy.stride;
+  call.dtype = type.dtype;
+  call.grad_dtype = gradient.dtype;
+  call.offsets = args.offsets.data<int32_t>();
+  call.dy = args.dy.raw_data();
+  return op.Run(call);
 }
 
 }  // namespace zeroth::kernels

@@ -102,15 +102,16 @@ struct RowDotsArgs {
   Tensor dweights;  // [tokens, top_k], fp32, overwritten
 };
 
-// c = a op(b[e]) for the rows of each expert e. Here and below, the matrices of all experts have
-// the same row stride.
+// c = a op(b[e]) + bias[e] for the rows of each expert e. Here and below, the matrices of all
+// experts have the same row stride.
 struct GroupedGemmArgs {
   Tensor offsets;         // [experts + 1]
   Matrix a;               // [rows, k]
   std::vector<Matrix> b;  // for each expert [k, n], or [n, k] if transpose_b; dtype of a
   bool transpose_b = false;
-  Matrix c;                 // [rows, n], any element type
-  bool accumulate = false;  // add to c
+  Matrix c;                         // [rows, n], any element type
+  bool accumulate = false;          // add to c; excludes biases
+  std::vector<Tensor> biases = {};  // for each expert [n], dtype of a; or none
 };
 // c[e] (+)= a^T b over the rows of each expert e; a^T b is zero if the expert has no rows.
 struct GroupedGradientArgs {
@@ -122,6 +123,16 @@ struct GroupedGradientArgs {
   Matrix a;        // [rows, m]
   Matrix b;        // [rows, n], as a
   std::vector<Output> c;
+};
+// dbias[e] (+)= the sum of dy over the rows of each expert e; the sum is zero if it has none.
+struct GroupedBiasGradientArgs {
+  struct Output {
+    Tensor dbias;  // [n], any element type
+    bool accumulate = false;
+  };
+  Tensor offsets;  // [experts + 1]
+  Matrix dy;       // [rows, n]
+  std::vector<Output> outputs;
 };
 
 namespace kernels {
@@ -137,6 +148,7 @@ absl::Status Combine(Kernels& kernels, const CombineArgs& args);
 absl::Status RowDots(Kernels& kernels, const RowDotsArgs& args);
 absl::Status GroupedGemm(Kernels& kernels, const GroupedGemmArgs& args);
 absl::Status GroupedGradient(Kernels& kernels, const GroupedGradientArgs& args);
+absl::Status GroupedBiasGradient(Kernels& kernels, const GroupedBiasGradientArgs& args);
 
 }  // namespace kernels
 
@@ -223,6 +235,7 @@ struct GroupedGemmCall : GroupedCall {
   bool transpose_b = false;
   void* c = nullptr;
   bool accumulate = false;
+  std::vector<const void*> biases;  // or empty
 };
 struct GroupedGradientCall : GroupedCall {
   struct Output {
@@ -232,6 +245,20 @@ struct GroupedGradientCall : GroupedCall {
   int64_t m = 0;
   const void* b = nullptr;
   std::vector<Output> c;
+};
+struct GroupedBiasGradientCall {
+  struct Output {
+    void* dbias = nullptr;
+    bool accumulate = false;
+  };
+  int64_t rows = 0;
+  int64_t n = 0;
+  int64_t stride = 0;  // of dy's rows
+  DType dtype = DType::kFloat32;
+  DType grad_dtype = DType::kFloat32;
+  const int32_t* offsets = nullptr;
+  const void* dy = nullptr;
+  std::vector<Output> outputs;
 };
 
 }  // namespace zeroth

@@ -16,6 +16,7 @@
 #include "zeroth/kernels/gemm/gemm_blocks.h"
 #include "zeroth/kernels/gemm/gemm_cpu.h"
 #include "zeroth/kernels/moe/moe.h"
+#include "zeroth/kernels/moe/offsets_cpu.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/moe/moe_cpu.cc"
@@ -321,13 +322,6 @@ absl::Status RowDots(const RowDotsCall& call, CpuKernels&) {
 }
 const OnCpu<RowDots> row_dots;
 
-absl::Status CheckOffsets(const int32_t* offsets, size_t experts, int64_t rows) {
-  bool right = offsets[0] == 0 && offsets[experts] == rows;
-  for (size_t e = 0; e < experts; ++e) right = right && offsets[e] <= offsets[e + 1];
-  if (right) return absl::OkStatus();
-  return InvalidArgument("mixture of experts: offsets do not go from 0 up to ", rows, " rows");
-}
-
 // Returns the matmul of expert e with the fields set that both kinds of matmuls share.
 GemmCall MatmulOfExpert(const GroupedCall& call, size_t e) {
   GemmCall matmul;
@@ -351,6 +345,7 @@ absl::Status GroupedGemm(const GroupedGemmCall& call, CpuKernels& kernels) {
     matmul.transpose_b = call.transpose_b;
     matmul.c = Advance(call.c, call.offsets[e] * call.ldc, call.c_dtype);
     matmul.accumulate = call.accumulate;
+    if (!call.biases.empty()) matmul.bias = call.biases[e];
     ZEROTH_RETURN_IF_ERROR(Gemm(matmul, kernels));
   }
   return absl::OkStatus();

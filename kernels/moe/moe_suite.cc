@@ -299,6 +299,7 @@ TEST_P(MoeSuite, MatmulsOfEachExpertsRows) {
     gemm.transpose_b = transpose_b;
     gemm.c = Matrix(wide).Columns(2, n);
     gemm.accumulate = i % 4 < 2;
+    const bool has_biases = !gemm.accumulate && i % 8 < 6;
     GroupedGradientArgs gradient;
     gradient.offsets = gemm.offsets;
     gradient.a = gemm.a;
@@ -318,6 +319,11 @@ TEST_P(MoeSuite, MatmulsOfEachExpertsRows) {
           count, n, k, [&](int64_t r, int64_t c) { return double{a[(first + r) * k + c]}; },
           [&](int64_t r, int64_t c) { return double{b[transpose_b ? c * k + r : r * n + c]}; });
       std::copy(part.begin(), part.end(), expected.begin() + first * n);
+      if (has_biases) {
+        const std::vector<float> bias = RoundTo(dtype, RandomNormal(n));
+        gemm.biases.push_back(Upload({n}, bias, dtype));
+        for (int64_t at = first * n; at < (first + count) * n; ++at) expected[at] += bias[at % n];
+      }
       const bool adds = e % 2 == 0;
       const Tensor place =
           Upload({k, n + beside}, std::vector<float>(k * (n + beside), 2.0f), grad_dtype);
@@ -351,6 +357,35 @@ TEST_P(MoeSuite, MatmulsOfEachExpertsRows) {
   }
 }
 
+// Experts without rows, more rows than a block sums, and columns of a wider matrix.
+TEST_P(MoeSuite, BiasGradientsOfEachExpertsRows) {
+  for (const TypePair& types : kTypePairs) {
+    for (const int64_t n : {1, 40, 133}) {
+      const std::vector<int32_t> offsets = {0, 3, 3, 203, 204};
+      const int64_t rows = offsets.back();
+      const int64_t wide = n + 5;
+      const std::vector<float> dy = RoundTo(types.dtype, RandomNormal(rows * wide));
+      GroupedBiasGradientArgs args;
+      args.offsets = UploadTokens({5}, offsets);
+      args.dy = Matrix(Upload({rows, wide}, dy, types.dtype)).Columns(2, n);
+      for (int e = 0; e < 4; ++e) {
+        args.outputs.push_back(
+            {Upload({n}, std::vector<float>(static_cast<size_t>(n), 2.0f), types.grad_dtype),
+             /*accumulate=*/e % 2 == 0});
+      }
+      ASSERT_TRUE(kernels::GroupedBiasGradient(kernels(), args).ok());
+      for (size_t e = 0; e < args.outputs.size(); ++e) {
+        std::vector<double> expected(static_cast<size_t>(n), e % 2 == 0 ? 2.0 : 0.0);
+        for (int64_t row = offsets[e]; row < offsets[e + 1]; ++row) {
+          for (int64_t c = 0; c < n; ++c) expected[c] += dy[row * wide + 2 + c];
+        }
+        ExpectCloseIn(types.grad_dtype, Download(args.outputs[e].dbias), expected, 2e-6, 1e-5,
+                      "dbias");
+      }
+    }
+  }
+}
+
 TEST_P(MoeSuite, RefusesWhatDoesNotFit) {
   RouteArgs args;
   args.logits = Unwritten({4, 3});
@@ -370,6 +405,13 @@ TEST_P(MoeSuite, RefusesWhatDoesNotFit) {
   gemm.b[1] = Matrix(Unwritten({3, 4})).Columns(1, 2);
   ExpectInvalid(kernels::GroupedGemm(kernels(), gemm),
                 {"GroupedGemm", "b", "rows 4 apart, expected 2"});
+  gemm.b[1] = gemm.b[0];
+  gemm.biases = {Unwritten({2})};
+  ExpectInvalid(kernels::GroupedGemm(kernels(), gemm), {"biases are 1", "2: one for each expert"});
+  gemm.biases.push_back(Unwritten({3}));
+  ExpectInvalid(kernels::GroupedGemm(kernels(), gemm), {"biases is [3], expected [2]"});
+  GroupedBiasGradientArgs bias{gemm.offsets, gemm.a, {{Unwritten({3})}, {Unwritten({2})}}};
+  ExpectInvalid(kernels::GroupedBiasGradient(kernels(), bias), {"dbias is [2], expected [3]"});
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, MoeSuite, ::testing::ValuesIn(TestedDevices()));

@@ -16,6 +16,7 @@
 #include "zeroth/kernels/attention/attention.h"
 #include "zeroth/kernels/attention/attention_cpu.h"
 #include "zeroth/kernels/attention/cudnn_limits.h"
+#include "zeroth/kernels/attention/sinks.h"
 #include "zeroth/kernels/basic/basic.h"
 #include "zeroth/kernels/cpu/column_sum.h"
 #include "zeroth/kernels/distillation/distillation.h"
@@ -311,6 +312,8 @@ const Planned<NormBackwardCall> norm_backward("a norm's backward");
 const Planned<RmsSumsCall> rms_sums("the sums of a divided norm");
 const Planned<AttentionCall> attention("attention");
 const Planned<AttentionBackwardCall> attention_backward("attention's backward");
+const Planned<AttentionSinksCall> attention_sinks("attention sinks");
+const Planned<SinkGradientCall> sink_gradient("the gradient of attention sinks");
 const Planned<LinearCrossEntropyCall> loss("the loss");
 const Planned<EmbeddingCall> embedding("the embedding");
 const Planned<EmbeddingBackwardCall> embedding_backward("the embedding's backward");
@@ -348,6 +351,7 @@ const Planned<CombineCall> combine("combining experts");
 const Planned<RowDotsCall> row_dots("gradients of routing weights");
 const Planned<GroupedGemmCall> grouped_gemm("a grouped matmul");
 const Planned<GroupedGradientCall> grouped_gradient("a grouped gradient");
+const Planned<GroupedBiasGradientCall> grouped_bias_gradient("a grouped bias gradient");
 const Planned<MuonMomentumCall> muon_momentum("Muon's momentum");
 const Planned<MuonUpdateCall> muon_update("Muon's update");
 const Planned<MuonTraceCall> muon_trace("Muon's trace");

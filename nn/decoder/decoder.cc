@@ -56,6 +56,8 @@ std::unique_ptr<MlpLayer> MakeMoe(const std::string& name, const DecoderConfig& 
   options.weights = {config.expert_scores, config.normalize_expert_weights,
                      static_cast<float>(config.expert_weight_scale)};
   options.bias = config.router_bias;
+  options.linear_biases = config.expert_biases;
+  options.swiglu_limit = static_cast<float>(config.swiglu_limit);
   double layers = 0;
   for (int64_t layer = 0; layer < config.layers; ++layer) layers += config.HasExperts(layer);
   if (config.balances_experts) {
@@ -127,6 +129,9 @@ DecoderBlock::DecoderBlock(int64_t layer, const DecoderConfig& config, const Mod
     options.rope = config.IsLocal(layer) && !config.one_rope ? config.local_rope : config.rope;
   }
   options.cap = static_cast<float>(config.score_cap);
+  if (config.attention_sinks) {
+    options.sinks = Initializer::Normal(static_cast<float>(config.init_std));
+  }
   const auto qk_norm = [&](const std::string& norm, int64_t width) {
     if (!config.qk_norm_over_all_heads) width = config.head_dim;
     return norm.empty() ? nullptr
@@ -288,6 +293,9 @@ absl::StatusOr<std::vector<DivisionRule>> Decoder::DivisionRules() const {
     // For a fused qkv kv_heads suffices, since it divides heads.
     rules.push_back({attention + names.qkv[i], Division::kOutputs, sections,
                      sections.empty() && i == 0 ? heads : kv_heads});
+  }
+  if (config_.attention_sinks) {
+    rules.push_back({names.attention, Division::kOutputs, {}, heads});
   }
   const bool is_packed = config_.gated && names.mlp_in.size() == 1;
   for (const std::string& name : names.mlp_in) {

@@ -81,6 +81,7 @@ struct DecoderConfig {
   // Scores are divided by this number's square root; 0: by that of head_dim.
   int64_t query_scalar = 0;
   double score_cap = 0;           // AttentionShape::cap
+  bool attention_sinks = false;   // AttentionOptions::sinks
   double logit_cap = 0;           // LanguageModel::LogitCap
   bool scaled_embedding = false;  // embeddings are multiplied by the square root of dim
 
@@ -116,6 +117,8 @@ struct DecoderConfig {
   bool normalize_expert_weights = false;
   double expert_weight_scale = 1;  // of the weights
   bool router_bias = false;        // MoeOptions::bias
+  bool expert_biases = false;      // MoeOptions::linear_biases
+  double swiglu_limit = 0;         // MoeOptions::swiglu_limit
   // True: training adds a loss that balances experts (BalanceOp), averaged over the layers with
   // experts and multiplied by balance_coefficient.
   bool balances_experts = false;

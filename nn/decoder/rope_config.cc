@@ -141,6 +141,8 @@ absl::Status ReadObject(const nlohmann::json& rope, const char* key, int64_t max
     reader.Require(is_known || value.is_null(), name,
                    "no such key, since it is unknown here; remove it if it changes nothing");
   }
+  // The object replaces a family's scaling.
+  spec = RopeSpec{.theta = spec.theta, .rotated_share = spec.rotated_share};
   ReadShare(reader, rotates_shares, spec);
   spec.theta = NumberOr(reader, kTheta, spec.theta);
   const char* const key_of_type = reader.Has("rope_type") ? "rope_type" : "type";

@@ -31,6 +31,9 @@ Attention::Attention(std::string name, const AttentionOptions& options, std::uni
     part.weight->set_matrix(std::move(matrix));
   }
   out_ = AddChild(std::move(out));
+  if (options.sinks.has_value()) {
+    sinks_ = AddParameter("sinks", Shape({options.heads}), *options.sinks);
+  }
   if (norms.query == nullptr) return;
   query_norm_ = AddChild(std::move(norms.query));
   key_norm_ = AddChild(std::move(norms.key));
@@ -49,8 +52,8 @@ absl::StatusOr<Value> Attention::Compute(Context& context, const Value& x) {
   }
   ZEROTH_ASSIGN_OR_RETURN(const Value heads,
                           context.cache() == nullptr
-                              ? AttentionOp(context, qkv, shape(), rope_)
-                              : CachedAttentionOp(context, qkv, shape(), rope_, this));
+                              ? AttentionOp(context, qkv, shape(), rope_, sinks_)
+                              : CachedAttentionOp(context, qkv, shape(), rope_, this, sinks_));
   const auto makes_result = MakesResult(context, *out_);
   return out_->Forward(context, heads);
 }

@@ -25,6 +25,9 @@ struct AttentionOptions {
   float scale = 0;               // AttentionShape::scale
   float cap = 0;                 // AttentionShape::cap
   std::optional<RopeSpec> rope;  // rotary positions, or none
+  // Initial values of the parameter "sinks" [heads] (AttentionOp), or none: there is no such
+  // parameter.
+  std::optional<Initializer> sinks;
 };
 
 // Norms of queries and keys, before the rotation (Henry et al., "Query-key normalization for
@@ -60,6 +63,7 @@ class Attention : public Module {
   std::optional<RopeSpec> rope_;
   Linear* qkv_;
   Linear* out_;
+  Parameter* sinks_ = nullptr;
   Norm* query_norm_ = nullptr;
   Norm* key_norm_ = nullptr;
   bool norms_are_over_all_heads_ = false;

@@ -20,13 +20,16 @@
 namespace zeroth {
 
 Experts::Experts(std::string name, const MoeOptions& options)
-    : Module(std::move(name)), lora_(options.lora) {
+    : Module(std::move(name)), lora_(options.lora), swiglu_limit_(options.swiglu_limit) {
   const auto add = [&](int64_t expert, const std::string& projection, int64_t out, int64_t in,
                        float std, ExpertProjection& to) {
     const std::string prefix = absl::StrCat(expert, ".", projection, ".");
     LoraAdapter adapter;
     adapter.weight = AddParameter(prefix + "weight", Shape({out, in}), Initializer::Normal(std));
     to.weights.push_back(adapter.weight);
+    if (options.linear_biases) {
+      to.biases.push_back(AddParameter(prefix + "bias", Shape({out}), Initializer::Zeros()));
+    }
     if ((lora_.targets.empty() && !lora_.experts) ||
         !lora_.Adapts(ProjectionName(expert, projection))) {
       return;
@@ -81,13 +84,13 @@ absl::StatusOr<Value> Experts::Forward(Context& context, const Value& x, const T
       context, x, [this, offsets](Context& c, const Value& in) -> absl::StatusOr<Value> {
         const auto multiply = [&](const Value& from, std::vector<ExpertProjection> projections) {
           for (ExpertProjection& projection : projections) {
-            if (c.adapters_disabled()) projection = {projection.weights};
+            if (c.adapters_disabled()) projection.a = projection.b = {};
           }
           return GroupedLinearOp(c, from, offsets, projections,
                                  static_cast<float>(lora_.enabled() ? lora_.scale() : 1));
         };
         ZEROTH_ASSIGN_OR_RETURN(const Value both, multiply(in, {gate_, up_}));
-        ZEROTH_ASSIGN_OR_RETURN(const Value hidden, SwiGluOp(c, both));
+        ZEROTH_ASSIGN_OR_RETURN(const Value hidden, SwiGluOp(c, both, swiglu_limit_));
         return multiply(hidden, {out_});
       });
 }
@@ -120,6 +123,10 @@ MoeMlp::MoeMlp(std::string name, const MoeOptions& options, std::unique_ptr<MlpL
       fp32_router_(options.fp32_router) {
   router_ = AddParameter(options.router + ".weight", Shape({options.experts, options.dim}),
                          Initializer::Normal(options.init_std));
+  if (options.linear_biases) {
+    router_bias_ = AddParameter(options.router + ".bias", Shape({options.experts}),
+                                Initializer::Normal(options.init_std));
+  }
   if (options.bias) {
     bias_ = AddChild(std::make_unique<RouterBias>(Scoped(options.router), options.experts));
   }
@@ -136,8 +143,8 @@ absl::StatusOr<Value> MoeMlp::Forward(Context& context, const Value& x) {
 }
 
 absl::StatusOr<Value> MoeMlp::RouterLogits(Context& context, const Value& x) const {
-  if (fp32_router_) return Fp32RouterOp(context, x, *router_);
-  const LinearPart router{router_, nullptr};
+  if (fp32_router_) return Fp32RouterOp(context, x, *router_, router_bias_);
+  const LinearPart router{router_, router_bias_};
   return LinearOp(context, x, absl::MakeSpan(&router, 1), WeightLayout::kOutIn);
 }
 

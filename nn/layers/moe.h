@@ -32,6 +32,9 @@ struct MoeOptions {
   float balance = 0;  // see BalanceOp; 0: no such loss
   float z_loss = 0;   // see RouterZLossOp; 0: no such loss
   bool fp32_router = false;
+  // True: the router and all projections of the experts have biases, "bias" beside "weight".
+  bool linear_biases = false;
+  float swiglu_limit = 0;  // of the experts, see kernels::SwiGlu
   float init_std = 0.02f;
   float out_init_std = 0.02f;  // of the experts' last matrices
   // Names of parameters, after the module's: ROUTER.weight [experts, dim], and for each expert
@@ -67,8 +70,9 @@ class Experts : public Module, public AdaptedModule {
  public:
   Experts(std::string name, const MoeOptions& options);
 
-  // x [rows, dim], grouped by `offsets`, → the same shape: out(silu(gate(x)) * up(x)) of each row's
-  // expert. If experts are divided, the result is this rank's summand, as from GroupedLinearOp.
+  // x [rows, dim], grouped by `offsets`, → the same shape: out(swiglu(gate(x), up(x))) of each
+  // row's expert. If experts are divided, the result is this rank's summand, as from
+  // GroupedLinearOp.
   absl::StatusOr<Value> Forward(Context& context, const Value& x, const Tensor& offsets);
   // The ranks that each have a part of every expert; nullptr if experts are not divided.
   absl::StatusOr<TensorRanks*> Ranks(Context& context) const;
@@ -83,6 +87,7 @@ class Experts : public Module, public AdaptedModule {
   std::string ProjectionName(int64_t expert, const std::string& projection) const;
 
   const LoraOptions lora_;
+  const float swiglu_limit_;
   ExpertProjection gate_, up_, out_;
   std::vector<LoraAdapter> adapters_;
 };
@@ -117,7 +122,8 @@ class MoeMlp : public MlpLayer {
   const float z_loss_;
   const bool fp32_router_;
   Parameter* router_;
-  RouterBias* bias_ = nullptr;
+  Parameter* router_bias_ = nullptr;  // of the logits
+  RouterBias* bias_ = nullptr;        // of the choice of experts
   Experts* experts_;
   MlpLayer* shared_ = nullptr;
   Parameter* shared_gate_ = nullptr;

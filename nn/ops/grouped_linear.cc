@@ -42,20 +42,38 @@ absl::StatusOr<std::vector<Matrix>> BlocksOfExperts(const ExpertWeights& weights
   return matrices;
 }
 
-absl::Status AddWeightGradients(Context& context, const ExpertWeights& weights,
-                                const Tensor& offsets, const Matrix& dy, const Tensor& x) {
+// Returns the places of the gradients of all experts' parameters, or none if they are frozen.
+absl::StatusOr<std::vector<Parameter::GradientSlot>> TakeGradients(const ExpertWeights& weights) {
+  std::vector<Parameter::GradientSlot> slots;
   const auto is_trained = [](const Parameter* weight) { return weight->requires_grad(); };
   const auto trained = std::count_if(weights.begin(), weights.end(), is_trained);
-  if (trained == 0) return absl::OkStatus();
+  if (trained == 0) return slots;
   if (trained != static_cast<std::ptrdiff_t>(weights.size())) {
     return FailedPrecondition(weights.front()->name(),
-                              " and the same matrix of the other experts: ", trained, " of ",
+                              " and the same parameter of the other experts: ", trained, " of ",
                               weights.size(), " are trainable; freeze all of them or none");
   }
-  std::vector<Parameter::GradientSlot> slots;
   for (Parameter* weight : weights) {
     ZEROTH_ASSIGN_OR_RETURN(slots.emplace_back(), weight->TakeGradient());
   }
+  return slots;
+}
+
+absl::Status AddBiasGradients(Context& context, const ExpertWeights& biases, const Tensor& offsets,
+                              const Matrix& dy) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<Parameter::GradientSlot> slots, TakeGradients(biases));
+  if (slots.empty()) return absl::OkStatus();
+  GroupedBiasGradientArgs args{offsets, dy, {}};
+  for (const Parameter::GradientSlot& slot : slots) {
+    args.outputs.push_back({slot.tensor, slot.accumulate});
+  }
+  return Annotate(kernels::GroupedBiasGradient(context.kernels(), args), biases.front()->name());
+}
+
+absl::Status AddWeightGradients(Context& context, const ExpertWeights& weights,
+                                const Tensor& offsets, const Matrix& dy, const Tensor& x) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<Parameter::GradientSlot> slots, TakeGradients(weights));
+  if (slots.empty()) return absl::OkStatus();
   for (const WeightBlock& block : BlocksOf(context, weights)) {
     GroupedGradientArgs args;
     args.offsets = offsets;
@@ -82,14 +100,20 @@ struct GroupedLinear {
 // Computes a block's part of y (`transposed`), or of the gradient of x.
 absl::Status BlockMatmul(Context& context, const GroupedLinear& of, const ExpertWeights& weights,
                          const WeightBlock& block, const Matrix& in, const Matrix& out,
-                         bool transposed, bool accumulate) {
+                         bool transposed, bool accumulate, const ExpertWeights& biases = {}) {
   ZEROTH_ASSIGN_OR_RETURN(std::vector<Matrix> matrices, BlocksOfExperts(weights, block));
+  std::vector<Tensor> added;
+  for (const Parameter* bias : biases) {
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor values, FullValues(*bias));
+    added.push_back(values.View(block.out, Shape({block.outs})));
+  }
   return Annotate(kernels::GroupedGemm(context.kernels(), {.offsets = of.offsets,
                                                            .a = in,
                                                            .b = std::move(matrices),
                                                            .transpose_b = transposed,
                                                            .c = out,
-                                                           .accumulate = accumulate}),
+                                                           .accumulate = accumulate,
+                                                           .biases = std::move(added)}),
                   weights.front()->name());
 }
 
@@ -175,10 +199,13 @@ absl::Status Backward(Context& context, const GroupedLinear& of, const Tensor& d
   std::vector<Tensor> dinner(of.projections.size());
   int64_t column = 0;
   for (size_t i = 0; i < of.projections.size(); ++i) {
-    const auto& [weights, a, b] = of.projections[i];
+    const auto& [weights, a, b, biases] = of.projections[i];
     const Matrix dy_part = Matrix(dy).Columns(column, OutFeatures(weights));
     column += OutFeatures(weights);
     ZEROTH_RETURN_IF_ERROR(AddWeightGradients(context, weights, of.offsets, dy_part, of.x));
+    if (!biases.empty()) {
+      ZEROTH_RETURN_IF_ERROR(AddBiasGradients(context, biases, of.offsets, dy_part));
+    }
     if (b.empty()) continue;
     ZEROTH_RETURN_IF_ERROR(AddWeightGradients(context, b, of.offsets, dy_part, of.inner[i]));
     ZEROTH_ASSIGN_OR_RETURN(dinner[i], InnerActivations(context, of, b, dy_part, dy.dtype(),
@@ -212,16 +239,17 @@ absl::StatusOr<Value> GroupedLinearOp(Context& context, const Value& grouped, co
                           context.Empty(Shape({pieces * pairs, out}),
                                         in_pieces ? SumType(context, of.x.dtype()) : of.x.dtype()));
   int64_t column = 0;
-  for (const auto& [weights, a, b] : projections) {
+  for (const auto& [weights, a, b, biases] : projections) {
     const Matrix outputs = in_pieces ? Matrix(y) : Matrix(y).Columns(column, OutFeatures(weights));
-    const auto multiply = [&, &weights = weights]() -> absl::Status {
+    const auto multiply = [&, &weights = weights, &biases = biases]() -> absl::Status {
       int64_t piece = 0;
       for (const WeightBlock& block : BlocksOf(context, weights)) {
+        const bool is_summand = in_pieces && (piece > 0 || context.tensor_ranks()->index() > 0);
         const Matrix to = in_pieces ? Matrix(PieceOf(y, piece++, pairs))
                                     : Matrix(y).Columns(column + block.out, block.outs);
-        ZEROTH_RETURN_IF_ERROR(BlockMatmul(context, of, weights, block,
-                                           Matrix(of.x).Columns(block.in, block.ins), to,
-                                           /*transposed=*/true, /*accumulate=*/false));
+        ZEROTH_RETURN_IF_ERROR(BlockMatmul(
+            context, of, weights, block, Matrix(of.x).Columns(block.in, block.ins), to,
+            /*transposed=*/true, /*accumulate=*/false, is_summand ? ExpertWeights() : biases));
       }
       return absl::OkStatus();
     };

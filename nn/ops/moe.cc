@@ -57,8 +57,9 @@ absl::StatusOr<Tensor> GradientOfWeights(Context& context, const Combined& of, c
 
 }  // namespace
 
-absl::StatusOr<Value> Fp32RouterOp(Context& context, const Value& x, Parameter& weight) {
-  const LinearPart part{&weight, nullptr};
+absl::StatusOr<Value> Fp32RouterOp(Context& context, const Value& x, Parameter& weight,
+                                   Parameter* bias) {
+  const LinearPart part{&weight, bias};
   ZEROTH_RETURN_IF_ERROR(
       ValidateLinearInput(x.data, absl::MakeConstSpan(&part, 1), WeightLayout::kOutIn));
   ZEROTH_ASSIGN_OR_RETURN(
@@ -68,28 +69,36 @@ absl::StatusOr<Value> Fp32RouterOp(Context& context, const Value& x, Parameter& 
   ZEROTH_RETURN_IF_ERROR(
       ComputeOrReuseMatmul(context, {Matrix(logits)}, /*is_read=*/true, [&]() -> absl::Status {
         ZEROTH_ASSIGN_OR_RETURN(const Tensor values, FullValues(weight));
-        return kernels::Gemm(context.kernels(),
-                             {.a = x.data, .b = values, .c = logits, .transpose_b = true});
+        ZEROTH_ASSIGN_OR_RETURN(const Tensor added, bias == nullptr ? Tensor() : FullValues(*bias));
+        return kernels::Gemm(
+            context.kernels(),
+            {.a = x.data, .b = values, .c = logits, .transpose_b = true, .bias = added});
       }));
   Value result = context.MakeValue(std::move(logits));
-  RecordBackward(context, result, [&context, &weight, x](const Tensor& dlogits) -> absl::Status {
-    if (weight.requires_grad()) {
-      ZEROTH_ASSIGN_OR_RETURN(const Tensor in, CastTo(context, x.data, DType::kFloat32));
-      ZEROTH_ASSIGN_OR_RETURN(const Parameter::GradientSlot slot, weight.TakeGradient());
-      ZEROTH_RETURN_IF_ERROR(kernels::Gemm(context.kernels(), {.a = dlogits,
-                                                               .b = in,
-                                                               .c = slot.tensor,
-                                                               .transpose_a = true,
-                                                               .accumulate = slot.accumulate}));
-    }
-    if (x.node == nullptr) return absl::OkStatus();
-    ZEROTH_ASSIGN_OR_RETURN(const Tensor values, FullValues(weight));
-    ZEROTH_ASSIGN_OR_RETURN(const Tensor wide, CastTo(context, values, DType::kFloat32));
-    ZEROTH_ASSIGN_OR_RETURN(const NodeSlot slot, TakeGradient(context, *x.node, x.data));
-    return kernels::Gemm(
-        context.kernels(),
-        {.a = dlogits, .b = wide, .c = slot.tensor, .accumulate = slot.accumulate});
-  });
+  RecordBackward(
+      context, result, [&context, &weight, bias, x](const Tensor& dlogits) -> absl::Status {
+        if (bias != nullptr && bias->requires_grad()) {
+          ZEROTH_ASSIGN_OR_RETURN(const Parameter::GradientSlot slot, bias->TakeGradient());
+          ZEROTH_RETURN_IF_ERROR(
+              kernels::BiasGradient(context.kernels(), dlogits, slot.tensor, slot.accumulate));
+        }
+        if (weight.requires_grad()) {
+          ZEROTH_ASSIGN_OR_RETURN(const Tensor in, CastTo(context, x.data, DType::kFloat32));
+          ZEROTH_ASSIGN_OR_RETURN(const Parameter::GradientSlot slot, weight.TakeGradient());
+          ZEROTH_RETURN_IF_ERROR(kernels::Gemm(context.kernels(), {.a = dlogits,
+                                                                   .b = in,
+                                                                   .c = slot.tensor,
+                                                                   .transpose_a = true,
+                                                                   .accumulate = slot.accumulate}));
+        }
+        if (x.node == nullptr) return absl::OkStatus();
+        ZEROTH_ASSIGN_OR_RETURN(const Tensor values, FullValues(weight));
+        ZEROTH_ASSIGN_OR_RETURN(const Tensor wide, CastTo(context, values, DType::kFloat32));
+        ZEROTH_ASSIGN_OR_RETURN(const NodeSlot slot, TakeGradient(context, *x.node, x.data));
+        return kernels::Gemm(
+            context.kernels(),
+            {.a = dlogits, .b = wide, .c = slot.tensor, .accumulate = slot.accumulate});
+      });
   return result;
 }
 

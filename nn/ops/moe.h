@@ -14,10 +14,11 @@
 
 namespace zeroth {
 
-// x [.., dim] → logits, fp32 [.., experts], of a router's weight [experts, dim], whatever the type
-// of x and of the weight: neither the logits nor their gradient are rounded to it, and backward's
-// matmuls have fp32 operands. Of fp32 it is LinearOp.
-absl::StatusOr<Value> Fp32RouterOp(Context& context, const Value& x, Parameter& weight);
+// x [.., dim] → logits, fp32 [.., experts], of a router's weight [experts, dim] and bias [experts]
+// or nullptr, whatever the type of x and of the weight: neither the logits nor their gradient are
+// rounded to it, and backward's matmuls have fp32 operands. Of fp32 it is LinearOp.
+absl::StatusOr<Value> Fp32RouterOp(Context& context, const Value& x, Parameter& weight,
+                                   Parameter* bias = nullptr);
 
 // The experts of each token, and their weights, fp32 [tokens, top_k]; see kernels::Route.
 struct RoutedTokens {

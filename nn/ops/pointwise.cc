@@ -64,7 +64,7 @@ absl::StatusOr<Value> GeluOp(Context& context, const Value& x) {
   return result;
 }
 
-absl::StatusOr<Value> SwiGluOp(Context& context, const Value& gate_up) {
+absl::StatusOr<Value> SwiGluOp(Context& context, const Value& gate_up, float limit) {
   const Shape& shape = gate_up.data.shape();
   if (shape.rank() < 1 || shape.dim(-1) % 2 != 0) {
     return InvalidArgument("swiglu: input ", shape.ToString(),
@@ -72,14 +72,15 @@ absl::StatusOr<Value> SwiGluOp(Context& context, const Value& gate_up) {
   }
   ZEROTH_ASSIGN_OR_RETURN(Tensor out,
                           context.Empty(shape.WithLast(shape.dim(-1) / 2), gate_up.data.dtype()));
-  ZEROTH_RETURN_IF_ERROR(kernels::SwiGlu(context.kernels(), gate_up.data, out));
+  ZEROTH_RETURN_IF_ERROR(kernels::SwiGlu(context.kernels(), gate_up.data, out, limit));
   Value result = context.MakeValue(std::move(out));
   if (gate_up.node == nullptr) return result;
-  RecordBackward(context, result, [&context, x = gate_up](const Tensor& dout) -> absl::Status {
-    ZEROTH_ASSIGN_OR_RETURN(Tensor dx, context.EmptyLike(x.data));
-    ZEROTH_RETURN_IF_ERROR(kernels::SwiGluBackward(context.kernels(), x.data, dout, dx));
-    return AddGradient(context, *x.node, std::move(dx));
-  });
+  RecordBackward(
+      context, result, [&context, x = gate_up, limit](const Tensor& dout) -> absl::Status {
+        ZEROTH_ASSIGN_OR_RETURN(Tensor dx, context.EmptyLike(x.data));
+        ZEROTH_RETURN_IF_ERROR(kernels::SwiGluBackward(context.kernels(), x.data, dout, dx, limit));
+        return AddGradient(context, *x.node, std::move(dx));
+      });
   return result;
 }
 

@@ -18,7 +18,7 @@ absl::StatusOr<Value> AddOp(Context& context, const Value& a, const Value& b, bo
 // Gaussian error linear unit, tanh approximation.
 absl::StatusOr<Value> GeluOp(Context& context, const Value& x);
 // silu(gate) * up of [.., gate | up], [.., 2 * hidden] → [.., hidden] (Shazeer, "GLU variants
-// improve transformer", 2020).
-absl::StatusOr<Value> SwiGluOp(Context& context, const Value& gate_up);
+// improve transformer", 2020), or with a `limit` above 0 that of kernels::SwiGlu.
+absl::StatusOr<Value> SwiGluOp(Context& context, const Value& gate_up, float limit = 0);
 
 }  // namespace zeroth

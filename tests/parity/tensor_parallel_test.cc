@@ -44,8 +44,8 @@ std::vector<RunSetup> AllSetups() {
   }
   RunSetup four = Divided("gpt2_tiny", 4, 4).front();
   setups.push_back(four);
-  // Norms over all heads, and mixtures of experts.
-  for (const char* model : {"olmo2_tiny", "qwen3_moe_tiny"}) {
+  // Sinks, norms over all heads, and mixtures of experts.
+  for (const char* model : {"gpt_oss_tiny", "olmo2_tiny", "qwen3_moe_tiny"}) {
     for (const int world_size : {2, 4}) {
       for (const RunSetup& setup : Divided(model, world_size, 2)) setups.push_back(setup);
     }
@@ -107,8 +107,8 @@ TEST_F(TensorSettingsTest, StrategiesGiveTheSameBits) {
 }
 
 TEST_F(TensorSettingsTest, OffloadLayoutAndRecomputationChangeNothing) {
-  for (const char* model :
-       {"gemma2_tiny", "gemma3_tiny", "llama_tiny", "olmo2_tiny", "qwen3_moe_tiny"}) {
+  for (const char* model : {"gemma2_tiny", "gemma3_tiny", "gpt_oss_tiny", "llama_tiny",
+                            "olmo2_tiny", "qwen3_moe_tiny"}) {
     RunSetup plain = Divided(model, 4, 2).front();
     plain.strategy = "full_shard";
     plain.steps = 4;
@@ -172,8 +172,9 @@ TEST_F(TensorSettingsTest, DeterministicPiecesGiveTheSameBits) {
   MixedPrecision bf16;
   bf16.param_dtype = DType::kBFloat16;
   for (const MixedPrecision& precision : {MixedPrecision(), bf16}) {
-    for (const char* model : {"gemma2_tiny", "gemma3_tiny", "gpt2_tiny", "llama_tiny", "olmo2_tiny",
-                              "phi3_tiny", "qwen3_tiny", "qwen3_moe_tiny"}) {
+    for (const char* model :
+         {"gemma2_tiny", "gemma3_tiny", "gpt2_tiny", "gpt_oss_tiny", "llama_tiny", "olmo2_tiny",
+          "phi3_tiny", "qwen3_tiny", "qwen3_moe_tiny"}) {
       RunSetup one;
       one.model = model;
       one.precision = precision;

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
-"""Makes qwen2_moe_tiny or dots1_tiny, reference runs of README.md, in float64: make_moe_tiny.py FOLDER/NAME.
+"""Makes qwen2_moe_tiny, dots1_tiny or gpt_oss_tiny, reference runs of README.md, in float64: make_moe_tiny.py FOLDER/NAME.
 
 Needs the packages of third_party/python/transformers.txt, numpy and safetensors. The tokens are those of gemma3_tiny.
 transformers stacks the experts of a layer; the files have them one by one, as published ones do.
 """
 
 import json
+import math
 import pathlib
 import sys
 
@@ -16,6 +17,7 @@ import torch.nn.functional
 import transformers
 from safetensors.torch import save_file
 from transformers.models.dots1 import modeling_dots1
+from transformers.models.gpt_oss import modeling_gpt_oss
 from transformers.models.qwen2_moe import modeling_qwen2_moe
 
 STEPS, BATCH, NOISY_RUNS = 20, 8, 5
@@ -42,6 +44,13 @@ MODELS = {
     "dots1_tiny": (transformers.Dots1ForCausalLM, transformers.Dots1Config(
         num_hidden_layers=3, n_routed_experts=8, num_experts_per_tok=2, n_shared_experts=2, first_k_dense_replace=1,
         norm_topk_prob=True, routed_scaling_factor=2.5, architectures=["Dots1ForCausalLM"], **SHARED)),
+    "gpt_oss_tiny": (transformers.GptOssForCausalLM, transformers.GptOssConfig(
+        vocab_size=257, hidden_size=24, intermediate_size=16, num_hidden_layers=3, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=8, sliding_window=12, num_local_experts=6, num_experts_per_tok=2,
+        max_position_embeddings=128, bos_token_id=256, eos_token_id=256, pad_token_id=None, dtype="float32",
+        rope_parameters={"rope_type": "yarn", "rope_theta": 150000.0, "factor": 8.0, "beta_fast": 4.0,
+                         "beta_slow": 1.0, "truncate": False, "original_max_position_embeddings": 16},
+        architectures=["GptOssForCausalLM"])),
 }  # yapf: disable
 
 
@@ -51,7 +60,33 @@ def compute_in_float64():
     def norm(self, x):
         return self.weight * (x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.variance_epsilon))
 
+    def yarn(self, x, position_ids):
+        rope = self.config.rope_parameters
+        width, factor = self.config.head_dim, rope["factor"]
+        pairs = torch.arange(0, width, 2, dtype=torch.float64)
+        frequencies = rope["rope_theta"]**(-pairs / width)
+
+        def pair_that_turns(times):
+            turns = rope["original_max_position_embeddings"] / (2 * math.pi * times)
+            return width * math.log(turns) / (2 * math.log(rope["rope_theta"]))
+
+        low, high = max(pair_that_turns(rope["beta_fast"]), 0), min(pair_that_turns(rope["beta_slow"]), width - 1)
+        kept = 1 - ((pairs / 2 - low) / (high - low)).clamp(0, 1)
+        angles = position_ids[..., None].double() * (frequencies * kept + frequencies / factor * (1 - kept))
+        length = 0.1 * math.log(factor) + 1
+        return angles.cos() * length, angles.sin() * length
+
     modeling_dots1.Dots1RMSNorm.forward = modeling_qwen2_moe.Qwen2MoeRMSNorm.forward = norm
+    modeling_gpt_oss.GptOssRMSNorm.forward = norm
+    as_published = modeling_gpt_oss.GptOssRotaryEmbedding.forward
+
+    def checked_yarn(self, x, position_ids):
+        made = yarn(self, x, position_ids)
+        for one, published in zip(made, as_published(self, x, position_ids)):
+            torch.testing.assert_close(one.expand_as(published), published, rtol=0, atol=1e-5)
+        return made
+
+    modeling_gpt_oss.GptOssRotaryEmbedding.forward = checked_yarn
     torch.Tensor.float = torch.Tensor.double
     cast = torch.Tensor.type
     torch.Tensor.type = lambda x, dtype: cast(x, torch.float64 if dtype == torch.float32 else dtype)
@@ -69,19 +104,34 @@ def new_model(name):
             value = torch.randn(tensor.shape, dtype=torch.float64) * 0.1
             if "norm" in key:
                 value = 1 + value
-            if ".gate.weight" in key or "expert_gate" in key:
+            if ".gate.weight" in key or "expert_gate" in key or ".router." in key:
                 value *= 5  # so that scores differ
+            if "sinks" in key:
+                value *= 10
+            if key.endswith("gate_up_proj") and name == "gpt_oss_tiny":
+                value *= 6  # so that some values are beyond their limit
             tensor.copy_(value.to(torch.float32).to(torch.float64))
-    width = config.hidden_size // config.num_attention_heads
-    model.model.rotary_emb.inv_freq = 1.0 / 10000.0**(torch.arange(0, width, 2, dtype=torch.float64) / width)
+    if name != "gpt_oss_tiny":
+        width = config.hidden_size // config.num_attention_heads
+        model.model.rotary_emb.inv_freq = 1.0 / 10000.0**(torch.arange(0, width, 2, dtype=torch.float64) / width)
     return model.train()
 
 
 def unstacked(tensors):
-    """The tensors of each expert, under the names that published files have."""
+    """The tensors of each expert, under the names that published files have; those of gpt-oss are stacked, and here
+    have Zeroth's names."""
     result = {}
     for name, value in tensors.items():
         before, _, last = name.rpartition(".")
+        if before + ".down_proj_bias" in tensors:
+            kind = "bias" if last.endswith("bias") else "weight"
+            for e, one in enumerate(value):
+                one = one if kind == "bias" else one.T
+                if last.startswith("down"):
+                    result[f"{before}.{e}.down_proj.{kind}"] = one
+                else:
+                    result |= {f"{before}.{e}.gate_proj.{kind}": one[::2], f"{before}.{e}.up_proj.{kind}": one[1::2]}
+            continue
         if last == "gate_up_proj" and value.dim() == 3:
             for e, both in enumerate(value):
                 gate, up = both.chunk(2)
@@ -101,8 +151,10 @@ def values_of(model):
 def train(name, tokens, noise=None):
     model = new_model(name)
     parameters = dict(model.named_parameters())
-    groups = [{"params": [p for p in parameters.values() if p.dim() >= 2], "weight_decay": SETTINGS["weight_decay"]},
-              {"params": [p for p in parameters.values() if p.dim() < 2], "weight_decay": 0.0}]
+    # Stacked biases are the one-dimensional biases of experts.
+    decayed = {k: p.dim() >= 2 and not k.endswith("_bias") for k, p in parameters.items()}
+    groups = [{"params": [parameters[k] for k in decayed if decayed[k]], "weight_decay": SETTINGS["weight_decay"]},
+              {"params": [parameters[k] for k in decayed if not decayed[k]], "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, lr=SETTINGS["lr"], betas=SETTINGS["betas"], eps=SETTINGS["eps"])
     run = {"initial": values_of(model), "loss": [], "grad_norm_before_clip": []}
     for step in range(STEPS):

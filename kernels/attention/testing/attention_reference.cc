@@ -12,7 +12,8 @@ namespace {
 
 // One query head of one sequence: the addresses of its vectors, and the softmax of one row.
 struct Head {
-  Head(const AttentionShape& shape, int64_t batch, int64_t head, const std::vector<int32_t>& starts)
+  Head(const AttentionShape& shape, int64_t batch, int64_t head, const std::vector<int32_t>& starts,
+       const std::vector<double>& sinks)
       : dim(shape.head_dim),
         window(shape.window),
         document(starts.empty() ? nullptr : &starts[batch * shape.seq]),
@@ -24,7 +25,9 @@ struct Head {
         value_column(key_column + shape.kv_heads * shape.head_dim),
         scale(shape.scale > 0 ? static_cast<double>(shape.scale)
                               : 1.0 / std::sqrt(static_cast<double>(shape.head_dim))),
-        cap(static_cast<double>(shape.cap)) {}
+        cap(static_cast<double>(shape.cap)),
+        sink(sinks.empty() ? -std::numeric_limits<double>::infinity()
+                           : sinks[static_cast<size_t>(head)]) {}
 
   int64_t Query(int64_t t) const { return (first_token + t) * packed + query_column; }
   int64_t Key(int64_t t) const { return (first_token + t) * packed + key_column; }
@@ -50,7 +53,8 @@ struct Head {
     return 1.0 / (cosh * cosh);
   }
 
-  // Returns the probabilities of keys 0 … t for query t, and the log of their sum of exponentials.
+  // Returns the probabilities of keys 0 … t for query t, and the log of the sum of exponentials,
+  // that of the sink among them.
   std::vector<double> Row(const std::vector<double>& qkv, int64_t t, double& lse) const {
     std::vector<double> p(static_cast<size_t>(t + 1));
     for (int64_t u = 0; u <= t; ++u) {
@@ -59,8 +63,8 @@ struct Head {
              : cap > 0   ? cap * std::tanh(score / cap)
                          : score;
     }
-    const double max = *std::max_element(p.begin(), p.end());
-    double sum = 0.0;
+    const double max = std::max(sink, *std::max_element(p.begin(), p.end()));
+    double sum = std::exp(sink - max);
     for (double& x : p) sum += x = std::exp(x - max);
     for (double& x : p) x /= sum;
     lse = max + std::log(sum);
@@ -78,10 +82,12 @@ struct Head {
   int64_t value_column;
   double scale;
   double cap;
+  double sink;
 };
 
-void BackwardRow(const Head& at, int64_t t, const std::vector<double>& dout,
-                 const std::vector<double>& qkv, std::vector<double>& dqkv) {
+// Returns the gradient of the row's sink, whose probability has no value to change.
+double BackwardRow(const Head& at, int64_t t, const std::vector<double>& dout,
+                   const std::vector<double>& qkv, std::vector<double>& dqkv) {
   double lse = 0.0;
   const std::vector<double> p = at.Row(qkv, t, lse);
   std::vector<double> dp(p.size());
@@ -100,18 +106,19 @@ void BackwardRow(const Head& at, int64_t t, const std::vector<double>& dout,
       dqkv[at.Key(u) + i] += dscore * qkv[at.Query(t) + i];
     }
   }
+  return std::exp(at.sink - lse) * -mean;
 }
 
 }  // namespace
 
 AttentionOutput Attention(const AttentionShape& shape, const std::vector<double>& qkv,
-                          const std::vector<int32_t>& starts) {
+                          const std::vector<int32_t>& starts, const std::vector<double>& sinks) {
   AttentionOutput result;
   result.out.resize(static_cast<size_t>(shape.batch * shape.seq * shape.heads * shape.head_dim));
   result.lse.resize(static_cast<size_t>(shape.batch * shape.heads * shape.seq));
   for (int64_t batch = 0; batch < shape.batch; ++batch) {
     for (int64_t head = 0; head < shape.heads; ++head) {
-      const Head at(shape, batch, head, starts);
+      const Head at(shape, batch, head, starts, sinks);
       for (int64_t t = 0; t < shape.seq; ++t) {
         const std::vector<double> p =
             at.Row(qkv, t, result.lse[(batch * shape.heads + head) * shape.seq + t]);
@@ -127,12 +134,17 @@ AttentionOutput Attention(const AttentionShape& shape, const std::vector<double>
 
 std::vector<double> AttentionBackward(const AttentionShape& shape, const std::vector<double>& dout,
                                       const std::vector<double>& qkv,
-                                      const std::vector<int32_t>& starts) {
+                                      const std::vector<int32_t>& starts,
+                                      const std::vector<double>& sinks,
+                                      std::vector<double>* dsinks) {
   std::vector<double> dqkv(qkv.size());
   for (int64_t batch = 0; batch < shape.batch; ++batch) {
     for (int64_t head = 0; head < shape.heads; ++head) {
-      const Head at(shape, batch, head, starts);
-      for (int64_t t = 0; t < shape.seq; ++t) BackwardRow(at, t, dout, qkv, dqkv);
+      const Head at(shape, batch, head, starts, sinks);
+      for (int64_t t = 0; t < shape.seq; ++t) {
+        const double dsink = BackwardRow(at, t, dout, qkv, dqkv);
+        if (dsinks != nullptr) (*dsinks)[static_cast<size_t>(head)] += dsink;
+      }
     }
   }
   return dqkv;

@@ -17,13 +17,17 @@ struct AttentionOutput {
   std::vector<double> lse;  // [batch, heads, seq]
 };
 
-// Layouts as in AttentionArgs.
+// Layouts as in AttentionArgs. `sinks` has the logit of each head's sink (sinks.h), or none.
 AttentionOutput Attention(const AttentionShape& shape, const std::vector<double>& qkv,
-                          const std::vector<int32_t>& starts = {});
+                          const std::vector<int32_t>& starts = {},
+                          const std::vector<double>& sinks = {});
 
-// Returns dqkv. Keeps nothing of forward: probabilities are computed again from qkv.
+// Returns dqkv, and adds to `dsinks` unless it is null. Keeps nothing of forward: probabilities are
+// computed again from qkv.
 std::vector<double> AttentionBackward(const AttentionShape& shape, const std::vector<double>& dout,
                                       const std::vector<double>& qkv,
-                                      const std::vector<int32_t>& starts = {});
+                                      const std::vector<int32_t>& starts = {},
+                                      const std::vector<double>& sinks = {},
+                                      std::vector<double>* dsinks = nullptr);
 
 }  // namespace zeroth::reference
