@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <vector>
 
 #include "zeroth/core/base/ignored_target.h"
@@ -101,10 +102,6 @@ void WriteGradientRow(const GradientRow& row, const float* x, const float* z, in
   });
 }
 
-void WriteZeros(int64_t n, DType dtype, void* to) {
-  WithElementType(dtype, [&]<typename T>(T) { std::fill_n(static_cast<T*>(to), n, T{}); });
-}
-
 }  // namespace HWY_NAMESPACE
 }  // namespace zeroth::cpu
 HWY_AFTER_NAMESPACE();
@@ -116,7 +113,6 @@ namespace {
 HWY_EXPORT(ScaleRow);
 HWY_EXPORT(ExpRow);
 HWY_EXPORT(WriteGradientRow);
-HWY_EXPORT(WriteZeros);
 
 absl::Status DivergenceStatistics(const DivergenceStatisticsCall& call, CpuKernels&) {
   const float inverse = 1.0f / call.options.temperature;
@@ -202,7 +198,9 @@ absl::Status DivergenceGradient(const DivergenceGradientCall& call, CpuKernels&)
       const int64_t target = call.targets[row];
       if (target == kIgnoredTarget) {
         call.losses[row] = 0.0f;
-        if (to != nullptr) HWY_DYNAMIC_DISPATCH(WriteZeros)(call.columns, call.dtype, to);
+        if (to != nullptr) {
+          std::memset(to, 0, static_cast<size_t>(call.columns) * SizeOf(call.dtype));
+        }
         continue;
       }
       const SoftmaxSum hard = Combine(call, row, 0);
