@@ -146,6 +146,31 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Rank& rank,
   return trainer;
 }
 
+absl::Status Trainer::LearnFrom(std::unique_ptr<Trainer> teacher) {
+  const int64_t vocabulary = model_->vocab_size();
+  if (teacher->model().vocab_size() != vocabulary) {
+    return InvalidArgument("a teacher with a vocabulary of ", teacher->model().vocab_size(),
+                           " tokens, expected the student's ", vocabulary);
+  }
+  if (teacher->options_.tensor.size != options_.tensor.size ||
+      teacher->options_.tensor.pieces() != options_.tensor.pieces()) {
+    return InvalidArgument("a teacher on ", teacher->options_.tensor.size,
+                           " tensor ranks, expected it divided as the student, on ",
+                           options_.tensor.size);
+  }
+  if (options_.preference.has_value()) {
+    return absl::InvalidArgumentError(
+        "a teacher, but TrainerOptions::preference is set; expected one of them");
+  }
+  if (options_.record_steps || teacher->model().scores()) {
+    return Unimplemented("a teacher ", options_.record_steps
+                                           ? "in recorded steps"
+                                           : "whose head scores texts and predicts no tokens");
+  }
+  teacher_ = std::move(teacher);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Tensor> Trainer::ForwardBackward(absl::Span<const Batch> micro_batches) {
   ZEROTH_RETURN_IF_ERROR(ExpectOneShape(micro_batches));
   return Guarded([&]() -> absl::StatusOr<Tensor> {
@@ -229,7 +254,8 @@ absl::Status Trainer::Begin() {
 
 absl::Status Trainer::Fail(const absl::Status& error) {
   sharded_->tape().Clear();
-  const absl::Status abandoned = sharding().scheduler().Abandon();
+  absl::Status abandoned = sharding().scheduler().Abandon();
+  if (teacher_ != nullptr) abandoned.Update(teacher_->sharding().scheduler().Abandon());
   if (updating_ || !abandoned.ok()) {
     status_ = error;
   } else {

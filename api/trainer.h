@@ -80,9 +80,10 @@ struct TrainerOptions {
   // over tokens. A loss that needs a reference (UsesReference) reads Batch::reference; if that is
   // empty, each step first computes the reference by turning the model's adapters off.
   std::optional<PreferenceOptions> preference;
-  // The weight and the temperature of the distillation loss, in steps whose batches have a
-  // teacher's tokens (Batch::teacher_ids). In other steps, and in evaluations, the loss is the mean
-  // over tokens.
+  // The weight, the temperature and the divergence of the distillation loss, in steps with a
+  // teacher (Trainer::LearnFrom) or whose batches have a teacher's tokens (Batch::teacher_ids),
+  // which need Divergence::kForward. In other steps, and in evaluations, the loss is the mean over
+  // tokens.
   DistillationOptions distillation;
   // Above 0: the global batch has this many micro-batches at every world size, and losses, gradient
   // norms and weights have the same bits at all of them. Rank r of W must be given micro-batches
@@ -151,6 +152,15 @@ class Trainer {
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(Rank& rank,
                                                          std::unique_ptr<LanguageModel> model,
                                                          const TrainerOptions& options);
+
+  // Lets all later steps learn from the distribution of `teacher`, a trainer on the same rank whose
+  // parameters are frozen and loaded. Each micro-batch first computes the teacher's hidden states;
+  // both models' logits exist for one chunk of rows at a time. InvalidArgument for a teacher with
+  // another vocabulary or other tensor ranks, and with TrainerOptions::preference. Unimplemented
+  // with record_steps, and for a reward model.
+  absl::Status LearnFrom(std::unique_ptr<Trainer> teacher);
+  // nullptr without LearnFrom.
+  Trainer* teacher() { return teacher_.get(); }
 
   // OK if steps can be recorded. Unimplemented names the device if it cannot record, or the
   // transport if its calls cannot be recorded (Communicator::SupportsRecording).
@@ -267,6 +277,8 @@ class Trainer {
     Tensor numbers;  // for StepInputs::SetLoss
   };
   absl::StatusOr<MicroBatchLoss> Loss(const StepInputs& inputs, int64_t i);
+  // Computes the loss of a micro-batch while `teacher_` has its head gathered.
+  absl::StatusOr<MicroBatchLoss> LossWithTeacher(const StepInputs& inputs, int64_t i);
   // With PreferenceKind::kKto, computes inputs.kl(), which the losses of all micro-batches need;
   // otherwise does nothing. Collective.
   absl::Status ComputeKl(const StepInputs& inputs);
@@ -324,6 +336,7 @@ class Trainer {
   std::unique_ptr<ShardedModule> sharded_;
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<WeightEma> ema_;
+  std::unique_ptr<Trainer> teacher_;
   StepKind last_kind_;          // of the latest step that was not replayed
   int steps_of_last_kind_ = 0;  // in a row
   std::unique_ptr<RecordedStep> recorded_;

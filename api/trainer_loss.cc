@@ -107,6 +107,11 @@ absl::Status Trainer::ExpectTeacher(const Batch& batch, const Batch& first) cons
                            " log-probabilities; expected k of each for every token, in all "
                            "micro-batches of a step or in none");
   }
+  if (ids > 0 && teacher_ != nullptr) {
+    return absl::InvalidArgumentError(
+        "a micro-batch with tokens of a teacher, but the trainer has a teacher (LearnFrom); "
+        "expected one of them");
+  }
   if (ids > 0 && options_.preference.has_value()) {
     return absl::InvalidArgumentError(
         "a micro-batch with tokens of a teacher, but TrainerOptions::preference is set; expected "
@@ -125,11 +130,13 @@ absl::StatusOr<Trainer::MicroBatchLoss> Trainer::Loss(const StepInputs& inputs, 
     return MicroBatchLoss{loss, loss.data};
   };
   if (inputs.teacher_ids(i).defined()) {
-    const Distillation teacher = {inputs.teacher_ids(i), inputs.teacher_log_probs(i),
-                                  options_.distillation};
+    const Distillation teacher = {.ids = inputs.teacher_ids(i),
+                                  .log_probs = inputs.teacher_log_probs(i),
+                                  .options = options_.distillation};
     const auto with_teacher = context.UseDistillation(teacher);
     return loss_of_tokens();
   }
+  if (teacher_ != nullptr && context.recording()) return LossWithTeacher(inputs, i);
   if (!options_.preference.has_value()) return loss_of_tokens();
   Tensor reference = inputs.reference(i);
   if (UsesReference(options_.preference->kind) && !reference.defined()) {
@@ -142,6 +149,28 @@ absl::StatusOr<Trainer::MicroBatchLoss> Trainer::Loss(const StepInputs& inputs, 
   ZEROTH_ASSIGN_OR_RETURN(const Value loss,
                           model_->Loss(context, inputs.tokens(i), inputs.targets(i)));
   return MicroBatchLoss{loss, objective.statistics()};
+}
+
+absl::StatusOr<Trainer::MicroBatchLoss> Trainer::LossWithTeacher(const StepInputs& inputs,
+                                                                 int64_t i) {
+  Context& context = sharded_->context();
+  Context& of_teacher = teacher_->sharded_->context();
+  of_teacher.set_document_starts(inputs.starts(i));
+  MicroBatchLoss result;
+  const absl::Status status = teacher_->model_->WithHeadInputs(
+      of_teacher, inputs.tokens(i), [&](const HeadInputs& head) -> absl::Status {
+        const Distillation teacher = {.teacher = head, .options = options_.distillation};
+        const auto with_teacher = context.UseDistillation(teacher);
+        ZEROTH_ASSIGN_OR_RETURN(result.loss,
+                                model_->Loss(context, inputs.tokens(i), inputs.targets(i)));
+        result.numbers = result.loss.data;
+        return absl::OkStatus();
+      });
+  of_teacher.set_document_starts(Tensor());
+  ZEROTH_RETURN_IF_ERROR(status);
+  // Frees what is gathered of the teacher before the student's backward.
+  ZEROTH_RETURN_IF_ERROR(teacher_->sharding().scheduler().EndStep());
+  return result;
 }
 
 absl::Status Trainer::ComputeKl(const StepInputs& inputs) {

@@ -11,6 +11,7 @@ OPERATIONS = [
     "attention",
     "basic",
     "distillation",
+    "divergence",
     "elementwise",
     "embedding",
     "fp8",

@@ -7,12 +7,20 @@
 
 namespace zeroth {
 
+// What a model's logits are made of: cap(hidden * weight^T).
+struct HeadInputs {
+  Tensor hidden;        // [batch, seq, dim], of all rows
+  Tensor weight;        // [vocab, dim], or this tensor rank's part of the vocabulary
+  float logit_cap = 0;  // LanguageModel::LogitCap
+};
+
 // What a teacher says about a micro-batch (Context::UseDistillation): the tokens that it finds
-// likeliest after each token.
+// likeliest after each token, or everything.
 struct Distillation {
-  Tensor ids;        // int32 [batch, seq, k]
-  Tensor log_probs;  // fp32 [batch, seq, k]
-  DistillationOptions options;
+  Tensor ids{};          // int32 [batch, seq, k]; undefined: `teacher` is set
+  Tensor log_probs{};    // fp32 [batch, seq, k]
+  HeadInputs teacher{};  // of a teacher with the student's vocabulary, divided as the student's
+  DistillationOptions options{};
 };
 
 }  // namespace zeroth

@@ -155,6 +155,21 @@ absl::StatusOr<Tensor> LanguageModel::Logits(Context& context, const Tensor& tok
   return result;
 }
 
+absl::Status LanguageModel::WithHeadInputs(Context& context, const Tensor& tokens,
+                                           absl::FunctionRef<absl::Status(const HeadInputs&)> use) {
+  if (scores()) {
+    return absl::UnimplementedError(
+        "a teacher: this is a reward model, whose head scores texts and predicts no tokens");
+  }
+  const NoGradient off(context.tape());
+  const auto all_rows = context.UseRowsAreShared(false);
+  return Hooked(context, [&]() -> absl::Status {
+    ZEROTH_ASSIGN_OR_RETURN(const Value hidden, Hidden(context, tokens));
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor weight, FullValues(head()));
+    return use({hidden.data, weight, LogitCap()});
+  });
+}
+
 absl::Status DivideModel(LanguageModel& model, const TensorParallelOptions& options, int index) {
   if (!FindFp8Layers(model).in_fp8.empty()) {
     return absl::UnimplementedError(

@@ -7,10 +7,13 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "nlohmann/json_fwd.hpp"
 
+#include "zeroth/nn/distillation.h"
 #include "zeroth/nn/key_value_cache.h"
 #include "zeroth/nn/layers/lora_linear.h"
 #include "zeroth/nn/layers/router_options.h"
@@ -50,6 +53,11 @@ class LanguageModel : public Module {
   // and are added to the cache; an error leaves it as it was.
   absl::StatusOr<Tensor> Logits(Context& context, const Tensor& tokens, int64_t from = 0,
                                 KeyValueCache* cache = nullptr);
+  // Calls `use` with what the logits of `tokens` are made of, and does not make them. The weight is
+  // gathered during that call only, in which another model may run. Records nothing in this model's
+  // context. Unimplemented for a reward model.
+  absl::Status WithHeadInputs(Context& context, const Tensor& tokens,
+                              absl::FunctionRef<absl::Status(const HeadInputs&)> use);
   // True if Logits supports a cache. A custom model may return true if all of its attention is that
   // of nn/layers, and its positions begin at Context::first_position.
   virtual bool SupportsCache() const { return false; }

@@ -66,6 +66,9 @@ constexpr NamedElsewhere kElsewhere[] = {
     {"--lora_rslora", "use_rslora peft_use_rslora"},
     {"--lora_dora", "use_dora peft_use_dora"},
     {"--lora_targets", "lora_target_modules"},
+    {"--teacher", "teacher_model_name_or_path teacher_model"},
+    {"--distill_alpha", "kd_alpha"},
+    {"--distill_temperature", "kd_temperature"},
     {"--ema_decay", "use_ema"},
     {"--trace", "profile"},
 };

@@ -100,14 +100,32 @@ absl::Status CheckObjective(const TrainOptions& o) {
                   "with --desirable_weight=0 nothing is learned; one must be above 0");
   }
   const bool distills = o.objective == Objective::kDistill;
-  if (distills && o.teacher_topk.empty()) {
-    return refuse("teacher_topk",
-                  "nothing says what the teacher finds likely; name a directory that evaluate "
-                  "--write_topk has written");
+  if (distills && o.teacher.empty() && o.teacher_topk.empty()) {
+    return refuse("teacher",
+                  "nothing says what the teacher finds likely; name its Hugging Face directory, or "
+                  "by --teacher_topk a directory that evaluate --write_topk has written");
   }
-  if (distills && o.eval_fraction > 0) {
+  if (!o.teacher.empty() && !o.teacher_topk.empty()) {
+    return refuse("teacher", absl::StrCat("--teacher_topk=", o.teacher_topk,
+                                          " is another teacher; leave one of them out"));
+  }
+  if (!o.teacher_topk.empty() && o.distill_divergence != defaults.distill_divergence) {
+    return refuse("distill_divergence",
+                  "--teacher_topk does not say what the teacher thinks of the other tokens, which "
+                  "the student may find likely; name the model by --teacher instead");
+  }
+  if (!o.teacher.empty() && o.cuda_graphs) {
+    return refuse("cuda_graphs", "a graph records no teacher beside the student; leave it out");
+  }
+  if (!o.teacher_topk.empty() && o.eval_fraction > 0) {
     return refuse("eval_fraction",
                   "the teacher has read all of --data; hold data out by --eval_data instead");
+  }
+  if (!distills && o.teacher != defaults.teacher) {
+    return refuse("teacher", "only distill has a teacher; leave it out");
+  }
+  if (!distills && o.distill_divergence != defaults.distill_divergence) {
+    return refuse("distill_divergence", "only distill has it; leave it out");
   }
   if (!distills && o.teacher_topk != defaults.teacher_topk) {
     return refuse("teacher_topk", "only distill has a teacher; leave it out");

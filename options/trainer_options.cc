@@ -108,14 +108,29 @@ TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline
   trainer.record_steps = options.cuda_graphs;
   trainer.dropout_seed = options.seed;
   trainer.preference = options.preference();
-  trainer.distillation = {static_cast<float>(options.distill_alpha),
-                          static_cast<float>(options.distill_temperature)};
+  trainer.distillation = {
+      static_cast<float>(options.distill_alpha), static_cast<float>(options.distill_temperature),
+      options.distill_divergence == DistillDivergence::kReverse ? Divergence::kReverse
+                                                                : Divergence::kForward};
   trainer.skip_loss_zscore = options.skip_loss_zscore;
   trainer.skip_grad_norm_zscore = options.skip_grad_norm_zscore;
   trainer.ema_decay = options.ema_decay;
   trainer.deterministic_batch = options.deterministic_batch;
   trainer.router_bias_rate = static_cast<float>(options.router_bias_rate);
   return trainer;
+}
+
+TrainerOptions FrozenTrainerOptionsFor(const TrainOptions& options) {
+  // Nothing is updated, so that the optimizer is one that needs no parameters.
+  TrainerOptions frozen = TrainerOptionsFor(options, nullptr);
+  frozen.activation_checkpointing = ActivationCheckpointing::kNone;
+  frozen.optimizer = "adamw";
+  frozen.parameter_groups.clear();
+  frozen.loss_scaler.reset();
+  frozen.ema_decay = 0;
+  frozen.router_bias_rate = 0;
+  frozen.record_steps = false;
+  return frozen;
 }
 
 }  // namespace zeroth

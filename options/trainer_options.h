@@ -11,5 +11,8 @@ namespace zeroth {
 // Returns the options of a rank's trainer, which records into `timeline` unless it is nullptr.
 // `options` must have passed Validate.
 TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline);
+// Returns the options of a trainer beside that one, whose model is computed and not trained. The
+// caller freezes its parameters.
+TrainerOptions FrozenTrainerOptionsFor(const TrainOptions& options);
 
 }  // namespace zeroth

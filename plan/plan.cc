@@ -16,6 +16,7 @@
 #include "zeroth/api/trainer.h"
 #include "zeroth/core/base/byte_count.h"
 #include "zeroth/core/base/dtype.h"
+#include "zeroth/core/base/file/json.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/planned/planned_communicator.h"
 #include "zeroth/core/device/planned/planned_device.h"
@@ -75,13 +76,25 @@ absl::StatusOr<Batch> EmptyBatch(const TrainOptions& options) {
     if (options.objective == Objective::kKto) batch.labels.resize(batch.pairs.size() / 3);
     if (options.caches_reference()) batch.reference.resize(batch.inputs.size());
   }
-  if (options.objective == Objective::kDistill) {
+  if (!options.teacher_topk.empty()) {
     ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<const TeacherTopK> teacher,
                             TeacherTopK::Open(options.teacher_topk, /*vocab_size=*/0));
     batch.teacher_ids.resize(batch.inputs.size() * static_cast<size_t>(teacher->facts().k));
     batch.teacher_log_probs.resize(batch.teacher_ids.size());
   }
   return batch;
+}
+
+// Builds the model of --teacher, frozen, from its config.json.
+absl::StatusOr<std::unique_ptr<LanguageModel>> BuildTeacher(const TrainOptions& options) {
+  ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json config,
+                          ReadJsonFile(absl::StrCat(options.teacher, "/config.json")));
+  ModelOptions of_teacher;
+  of_teacher.fp8 = options.fp8 == Fp8Recipe::kTensorwise;
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model,
+                          ModelRegistry::Create(config, of_teacher));
+  for (Parameter* parameter : model->Parameters()) parameter->set_requires_grad(false);
+  return model;
 }
 
 // Adds up what the kernels of a planned device record.
@@ -284,8 +297,17 @@ absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine
     trainer_options.optimizer_options.muon.precision =
         on.is_gpu ? DType::kBFloat16 : DType::kFloat32;
   }
+  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Rank> rank,
+                          Rank::Open(*world, device, trainer_options.kernels));
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> trainer,
-                          Trainer::Create(*world, device, std::move(model), trainer_options));
+                          Trainer::Create(*rank, std::move(model), trainer_options));
+  if (!options.teacher.empty()) {
+    ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> of_teacher, BuildTeacher(options));
+    ZEROTH_ASSIGN_OR_RETURN(
+        std::unique_ptr<Trainer> teacher,
+        Trainer::Create(*rank, std::move(of_teacher), FrozenTrainerOptionsFor(options)));
+    ZEROTH_RETURN_IF_ERROR_WITH(trainer->LearnFrom(std::move(teacher)), "--teacher");
+  }
   const Sharding& sharding = trainer->sharding();
   LearnUnits(sharding, system);
   const int64_t shards = LateGradientShardBytes(system, options, AddsUpInFull(options), sharding);

@@ -27,6 +27,7 @@
 #include "zeroth/plan/machine_measure.h"
 #include "zeroth/train/flight_record.h"
 #include "zeroth/train/interrupt.h"
+#include "zeroth/train/reference_losses.h"
 
 namespace zeroth {
 namespace {
@@ -60,6 +61,9 @@ absl::Status RankRun::Run() {
   std::vector<Communicator*> groups = {&world_};
   if (trainer_ != nullptr) {
     for (Communicator* group : trainer_->sharding().communicators()) groups.push_back(group);
+    if (Trainer* const teacher = trainer_->teacher(); teacher != nullptr) {
+      for (Communicator* group : teacher->sharding().communicators()) groups.push_back(group);
+    }
   }
   const absl::Status written = WriteFlightRecord(out(), world_, groups, status, absl::Seconds(2));
   if (written.ok()) {
@@ -162,6 +166,11 @@ absl::Status RankRun::SetUp() {
   ZEROTH_ASSIGN_OR_RETURN(
       trainer_,
       Trainer::Create(*rank_, std::move(model), TrainerOptionsFor(options_, trace_->timeline())));
+  if (input_.teacher_model.has_value() && !spec_.only_evaluates()) {
+    ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> teacher,
+                            LoadReference(*rank_, *input_.teacher_model, options_));
+    ZEROTH_RETURN_IF_ERROR_WITH(trainer_->LearnFrom(std::move(teacher)), "--teacher");
+  }
   if (input_.eval_data != nullptr) {
     LoaderOptions eval_options = LoaderOptionsFor(spec_, input_, world_.rank());
     eval_options.shuffle = false;  // every evaluation reads the same text

@@ -165,17 +165,9 @@ absl::StatusOr<std::unique_ptr<Trainer>> LoadReference(Rank& rank, const ModelSo
                                                        const TrainOptions& options) {
   ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, source.Build());
   for (Parameter* parameter : model->Parameters()) parameter->set_requires_grad(false);
-  // Nothing is updated, so that the optimizer is one that needs no parameters.
-  TrainerOptions frozen = TrainerOptionsFor(options, nullptr);
-  frozen.activation_checkpointing = ActivationCheckpointing::kNone;
-  frozen.optimizer = "adamw";
-  frozen.parameter_groups.clear();
-  frozen.loss_scaler.reset();
-  frozen.ema_decay = 0;
-  frozen.router_bias_rate = 0;
-  frozen.record_steps = false;
-  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> trainer,
-                          Trainer::Create(rank, std::move(model), frozen));
+  ZEROTH_ASSIGN_OR_RETURN(
+      std::unique_ptr<Trainer> trainer,
+      Trainer::Create(rank, std::move(model), FrozenTrainerOptionsFor(options)));
   ZEROTH_RETURN_IF_ERROR(trainer->sharding().Load(source.Reader(options.seed)));
   return trainer;
 }

@@ -119,45 +119,73 @@ LoaderOptions LoaderOptionsFor(const TrainOptions& options, int rank) {
   return loader;
 }
 
-// Opens the model that --reference names, to compute losses of the sequences that `model` reads.
+// Opens another model at `path`, which computes the sequences that `model` reads and is not
+// trained. `flag` names it in messages; `expected` says what may be there.
+absl::StatusOr<ModelSource> OpenFrozen(const TrainOptions& options, const std::string& path,
+                                       const std::string& flag, const char* expected,
+                                       const LanguageModel& model) {
+  TrainOptions of_frozen;
+  of_frozen.init_from = path;
+  of_frozen.tokenizer = "byte";  // the data are tokens by now
+  of_frozen.fp8 = options.fp8;
+  absl::StatusOr<ModelSource> source = ModelSource::Open(of_frozen);
+  ZEROTH_RETURN_IF_ERROR_WITH(source.status(), absl::StrCat(flag, ", expected ", expected));
+  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> frozen, source->Build());
+  // A model without experts refuses the option.
+  if (options.router_dtype != of_frozen.router_dtype && !ModulesOf<const MoeMlp>(*frozen).empty()) {
+    of_frozen.router_dtype = options.router_dtype;
+    source = ModelSource::Open(of_frozen);
+    ZEROTH_RETURN_IF_ERROR_WITH(source.status(), flag);
+  }
+  if (frozen->vocab_size() != model.vocab_size()) {
+    return InvalidArgument(flag, ": has a vocabulary of ", frozen->vocab_size(),
+                           " tokens, and the model one of ", model.vocab_size(),
+                           "; expected the same tokens");
+  }
+  if (frozen->max_seq_len() < options.seq_len) {
+    return InvalidArgument(flag, ": has ", frozen->max_seq_len(),
+                           " positions, expected at least --seq_len=", options.seq_len);
+  }
+  if (options.tensor().enabled()) {
+    ZEROTH_RETURN_IF_ERROR_WITH(DivideModel(*frozen, options.tensor(), /*index=*/0), flag);
+  }
+  return source;
+}
+
+// Opens the model that --reference names.
 absl::StatusOr<std::optional<ModelSource>> OpenReference(const TrainOptions& options,
                                                          const LanguageModel& model) {
   const std::string path = options.reference_path();
   if (path.empty()) return std::nullopt;
-  TrainOptions of_reference;
-  of_reference.init_from = path;
-  of_reference.tokenizer = "byte";  // the data are tokens by now
-  of_reference.fp8 = options.fp8;
   const std::string flag = absl::StrCat("--reference=", path);
-  absl::StatusOr<ModelSource> source = ModelSource::Open(of_reference);
-  ZEROTH_RETURN_IF_ERROR_WITH(
-      source.status(),
-      absl::StrCat(flag, ", expected auto, cached, adapter_off or a model's path"));
+  absl::StatusOr<ModelSource> source =
+      OpenFrozen(options, path, flag, "auto, cached, adapter_off or a model's path", model);
+  if (!source.ok()) return source.status();
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> reference, source->Build());
-  // A model without experts refuses the option.
-  if (options.router_dtype != of_reference.router_dtype &&
-      !ModulesOf<const MoeMlp>(*reference).empty()) {
-    of_reference.router_dtype = options.router_dtype;
-    source = ModelSource::Open(of_reference);
-    ZEROTH_RETURN_IF_ERROR_WITH(source.status(), flag);
-  }
-  if (reference->vocab_size() != model.vocab_size()) {
-    return InvalidArgument(flag, ": has a vocabulary of ", reference->vocab_size(),
-                           " tokens, and the model one of ", model.vocab_size(),
-                           "; expected the same tokens");
-  }
-  if (reference->max_seq_len() < options.seq_len) {
-    return InvalidArgument(flag, ": has ", reference->max_seq_len(),
-                           " positions, expected at least --seq_len=", options.seq_len);
-  }
   if (!reference->TakesDocuments()) {
     return InvalidArgument(flag,
                            ": the answers of a pair lie in one sequence, and this model has a "
                            "learned vector for each position, or does not take documents; expected "
                            "one with rotary positions");
   }
-  if (options.tensor().enabled()) {
-    ZEROTH_RETURN_IF_ERROR_WITH(DivideModel(*reference, options.tensor(), /*index=*/0), flag);
+  return std::optional<ModelSource>(*std::move(source));
+}
+
+// Opens the model that --teacher names.
+absl::StatusOr<std::optional<ModelSource>> OpenTeacher(const TrainOptions& options,
+                                                       const LanguageModel& model,
+                                                       bool within_documents) {
+  if (options.teacher.empty()) return std::nullopt;
+  const std::string flag = absl::StrCat("--teacher=", options.teacher);
+  absl::StatusOr<ModelSource> source =
+      OpenFrozen(options, options.teacher, flag, "a Hugging Face directory or a GGUF file", model);
+  if (!source.ok()) return source.status();
+  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> teacher, source->Build());
+  if (within_documents && !teacher->TakesDocuments()) {
+    return InvalidArgument(flag,
+                           ": tokens attend only within their document, and this model has a "
+                           "learned vector for each position, or does not take documents; expected "
+                           "one with rotary positions, or --attend_within=sequence");
   }
   return std::optional<ModelSource>(*std::move(source));
 }
@@ -264,7 +292,7 @@ absl::StatusOr<RunInput> OpenInput(const RunSpec& spec) {
   ZEROTH_ASSIGN_OR_RETURN(const bool within_documents,
                           AttendsWithinDocuments(options, *data, *model, tokenizer.get()));
   std::shared_ptr<const TeacherTopK> teacher;
-  if (options.objective == Objective::kDistill) {
+  if (!options.teacher_topk.empty()) {
     absl::StatusOr<std::shared_ptr<const TeacherTopK>> opened =
         TeacherTopK::Open(options.teacher_topk, model->vocab_size());
     ZEROTH_RETURN_IF_ERROR_WITH(opened.status(), "--teacher_topk");
@@ -273,10 +301,12 @@ absl::StatusOr<RunInput> OpenInput(const RunSpec& spec) {
         TryTeacher(options, data, teacher, within_documents, tokenizer.get()), "--teacher_topk");
   }
   ZEROTH_ASSIGN_OR_RETURN(std::optional<ModelSource> reference, OpenReference(options, *model));
-  return RunInput{std::move(source),   std::move(tokenizer), std::move(tokenizer_content.files),
-                  end_of_turn,         std::move(data),      std::move(eval_data),
-                  std::move(teacher),  std::move(reference), within_documents,
-                  sequences_per_epoch, std::move(length)};
+  ZEROTH_ASSIGN_OR_RETURN(std::optional<ModelSource> teacher_model,
+                          OpenTeacher(options, *model, within_documents));
+  return RunInput{std::move(source),  std::move(tokenizer), std::move(tokenizer_content.files),
+                  end_of_turn,        std::move(data),      std::move(eval_data),
+                  std::move(teacher), std::move(reference), std::move(teacher_model),
+                  within_documents,   sequences_per_epoch,  std::move(length)};
 }
 
 int64_t WarmupSteps(const TrainOptions& options, int64_t steps) {

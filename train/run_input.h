@@ -43,8 +43,9 @@ struct RunInput {
   std::optional<int32_t> end_of_turn;                  // ends a reply in conversations
   std::shared_ptr<const Mixture> data;
   std::shared_ptr<const Mixture> eval_data;    // null: none
-  std::shared_ptr<const TeacherTopK> teacher;  // null unless the objective is distill
+  std::shared_ptr<const TeacherTopK> teacher;  // of --teacher_topk; null: none
   std::optional<ModelSource> reference;        // another model that --reference names
+  std::optional<ModelSource> teacher_model;    // that --teacher names
   bool within_documents = false;               // tokens attend only within their document
   int64_t sequences_per_epoch = 0;
   RunLength length;  // of a run that is not resumed

@@ -26,10 +26,9 @@ bool IsTeacher(Operation& op, const TeacherArgs& args, int64_t rows, TeacherCall
   op.Exactly("log_probs", args.log_probs, {rows, call.k}, DType::kFloat32);
   op.Require(call.k >= 1 && call.k <= kMostTeacherTokens, "ids",
              absl::StrCat("have k = ", call.k, ", expected 1 to ", kMostTeacherTokens));
-  op.Require(options.alpha >= 0 && options.alpha <= 1, "alpha",
-             absl::StrCat("is ", options.alpha, ", expected 0 to 1"));
-  op.Require(options.temperature > 0 && std::isfinite(options.temperature), "temperature",
-             absl::StrCat("is ", options.temperature, ", expected a finite number above 0"));
+  CheckDistillation(op, options);
+  op.Require(options.divergence == Divergence::kForward, "divergence",
+             "is reverse, expected forward with the teacher's k tokens");
   if (!op.ok()) return false;
   call.ids = args.ids.data<int32_t>();
   call.log_probs = args.log_probs.data<float>();
@@ -39,6 +38,13 @@ bool IsTeacher(Operation& op, const TeacherArgs& args, int64_t rows, TeacherCall
 }
 
 }  // namespace
+
+void CheckDistillation(Operation& op, const DistillationOptions& options) {
+  op.Require(options.alpha >= 0 && options.alpha <= 1, "alpha",
+             absl::StrCat("is ", options.alpha, ", expected 0 to 1"));
+  op.Require(options.temperature > 0 && std::isfinite(options.temperature), "temperature",
+             absl::StrCat("is ", options.temperature, ", expected a finite number above 0"));
+}
 
 absl::Status DistillStatistics(Kernels& kernels, const DistillStatisticsArgs& args) {
   Operation op("DistillStatistics", kernels);

@@ -24,9 +24,19 @@
 
 namespace zeroth {
 
+class Operation;
+
+// The KL divergence that a student lowers (beta of 0 and of 1 in TRL's GKD).
+enum class Divergence : uint8_t {
+  kForward,  // KL(teacher || student): the student covers what the teacher finds possible
+  kReverse,  // KL(student || teacher): the student avoids what the teacher finds impossible
+};
+
 struct DistillationOptions {
   float alpha = 0.5f;        // weight of the KL, 0 to 1; the next token has the rest
   float temperature = 1.0f;  // above 0
+  // Only of kernels/divergence: k tokens do not say what the teacher thinks of the others.
+  Divergence divergence = Divergence::kForward;
 };
 
 // The most tokens of a teacher at one position.
@@ -70,6 +80,9 @@ struct DistillGradientArgs {
 };
 
 namespace kernels {
+
+// Checks that alpha and the temperature are in their ranges.
+void CheckDistillation(Operation& op, const DistillationOptions& options);
 
 absl::Status DistillStatistics(Kernels& kernels, const DistillStatisticsArgs& args);
 // Adds the parts' sums in the order of parts, so that the result does not depend on which rank

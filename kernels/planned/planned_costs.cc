@@ -20,6 +20,7 @@
 #include "zeroth/kernels/basic/basic.h"
 #include "zeroth/kernels/cpu/column_sum.h"
 #include "zeroth/kernels/distillation/distillation.h"
+#include "zeroth/kernels/divergence/divergence.h"
 #include "zeroth/kernels/elementwise/elementwise.h"
 #include "zeroth/kernels/embedding/embedding.h"
 #include "zeroth/kernels/fp8/fp8.h"
@@ -324,6 +325,8 @@ const Planned<SoftmaxGradientCall> softmax_gradient("the gradient of a divided s
 const Planned<MeanLossCall> mean_loss("the mean loss");
 const Planned<DistillStatisticsCall> distill_statistics("the statistics of distillation");
 const Planned<DistillGradientCall> distill_gradient("the gradient of distillation");
+const Planned<DivergenceStatisticsCall> divergence_statistics("the statistics of a divergence");
+const Planned<DivergenceGradientCall> divergence_gradient("the gradient of a divergence");
 const Planned<PreferenceLossCall> preference_loss("the loss of pairs");
 const Planned<RopeCall> rope("RoPE");
 const Planned<GeluCall> gelu("GELU");

@@ -7,7 +7,9 @@
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/basic/basic.h"
 #include "zeroth/kernels/elementwise/elementwise.h"
+#include "zeroth/kernels/gemm/gemm.h"
 
 namespace zeroth {
 
@@ -131,6 +133,38 @@ absl::Status FinishGradient(Context& context, const Parameter& parameter,
   }
   return context.device().Copy(slot.tensor.raw_data(), place.tensor.raw_data(), slot.tensor.bytes(),
                                context.device().compute_stream());
+}
+
+absl::StatusOr<Tensor> DividedLogits(Context& context, const Tensor& hidden,
+                                     const Parameter& weight) {
+  ZEROTH_ASSIGN_OR_RETURN(TensorRanks* const ranks, RanksOf(context, weight));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor values, FullValues(weight));
+  const int64_t rows = hidden.dim(0);
+  const int64_t vocab = weight.global_shape().dim(0);
+  // Ranks' parts of the vocabulary may differ by one token, but a gather needs equal shares, so pad
+  // them.
+  const int64_t place = (vocab + ranks->size() - 1) / ranks->size();
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor parts,
+                          context.Empty(Shape({ranks->size(), rows, place}), DType::kFloat32));
+  const Tensor mine = parts.View(ranks->index() * rows * place, Shape({rows, place}));
+  ZEROTH_RETURN_IF_ERROR(
+      kernels::Basic(context.kernels(), {.op = BasicOp::kFill, .out = mine, .scalar = 0.0f}));
+  ZEROTH_RETURN_IF_ERROR(
+      kernels::Gemm(context.kernels(), {.a = hidden,
+                                        .b = values,
+                                        .c = Matrix(mine).Columns(0, values.dim(0)),
+                                        .transpose_b = true}));
+  ZEROTH_RETURN_IF_ERROR(ranks->Gather(mine, parts, "logits"));
+  ZEROTH_ASSIGN_OR_RETURN(Tensor logits, context.Empty(Shape({rows, vocab}), DType::kFloat32));
+  for (int i = 0; i < ranks->size(); ++i) {
+    const int64_t begin = BeginOfShare(vocab, i, ranks->size());
+    const int64_t count = BeginOfShare(vocab, i + 1, ranks->size()) - begin;
+    const Tensor part = parts.View(i * rows * place, Shape({rows, place}));
+    ZEROTH_RETURN_IF_ERROR(kernels::Basic(
+        context.kernels(),
+        {.a = Matrix(part).Columns(0, count), .out = Matrix(logits).Columns(begin, count)}));
+  }
+  return logits;
 }
 
 }  // namespace zeroth

@@ -1,12 +1,13 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The loss, and logits, of a head whose vocabulary is divided, and the loss of a student.
+// The loss of a head whose vocabulary is divided, and the loss of a student.
 
 #include <algorithm>
 #include <utility>
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/basic/basic.h"
+#include "zeroth/kernels/divergence/divergence.h"
 #include "zeroth/kernels/elementwise/elementwise.h"
 #include "zeroth/kernels/gemm/gemm.h"
 #include "zeroth/kernels/vocabulary/vocabulary.h"
@@ -21,11 +22,11 @@ namespace {
 constexpr int64_t kLogitsBytes = int64_t{64} << 20;
 constexpr int64_t kLeastRows = 128;
 
-// Depends on the whole vocabulary, so that chunks, and sums over them, do not depend on the number
-// of ranks.
-int64_t ChunkRows(int64_t rows, int64_t vocab) {
+// `models` have logits, of the student and perhaps of its teacher. Depends on the whole vocabulary,
+// so that chunks, and sums over them, do not depend on the number of ranks.
+int64_t ChunkRows(int64_t rows, int64_t vocab, int64_t models) {
   const int64_t most =
-      std::max(kLeastRows, kLogitsBytes / (vocab * static_cast<int64_t>(sizeof(float))));
+      std::max(kLeastRows, kLogitsBytes / (models * vocab * static_cast<int64_t>(sizeof(float))));
   const int64_t chunks = std::max<int64_t>(1, (rows + most - 1) / most);
   return (rows + chunks - 1) / chunks;
 }
@@ -59,11 +60,39 @@ class DividedLoss {
   absl::Status Chunks();
   absl::StatusOr<Tensor> ComputeObjective(TokenObjective& objective, const Tensor& targets);
   absl::Status Chunk(int64_t begin, int64_t count);
-  // Computes the statistics of this rank's `logits` and gathers those of all: [parts, count, _].
-  absl::StatusOr<Tensor> Statistics(const Tensor& logits, const Tensor& targets, int64_t begin);
+  // Returns the logits of this rank's part of the vocabulary, of `hidden` [count, _].
+  absl::StatusOr<Tensor> Logits(const Tensor& hidden, const Tensor& weight, float cap);
+  // True if the teacher's logits are computed beside the student's.
+  bool HasWholeTeacher() const {
+    return context_.distillation() != nullptr && !context_.distillation()->ids.defined();
+  }
+  // The logits of `count` rows from `begin` on.
+  struct ChunkLogits {
+    int64_t begin = 0;
+    Tensor student;
+    Tensor teacher;  // undefined unless HasWholeTeacher()
+    Tensor targets;
+  };
+  // Computes the statistics of one piece of a chunk's logits.
+  absl::Status PieceStatistics(const ChunkLogits& chunk, int piece, const Tensor& place);
+  // Computes the statistics of this rank's logits and gathers those of all: [parts, count, _].
+  absl::StatusOr<Tensor> Statistics(const ChunkLogits& chunk);
   // Writes the losses of a chunk and, if it is defined, `dlogits`.
-  absl::Status Losses(const Tensor& logits, const Tensor& targets, const Tensor& statistics,
-                      int64_t begin, const Tensor& dlogits);
+  absl::Status Losses(const ChunkLogits& chunk, const Tensor& statistics, const Tensor& dlogits);
+  // Sets what the gradients of every kind of loss have in common.
+  template <typename Args>
+  Args GradientArgs(const ChunkLogits& chunk, const Tensor& statistics, const Tensor& dlogits) {
+    Args args;
+    args.logits = chunk.student;
+    args.targets = chunk.targets;
+    args.statistics = statistics;
+    args.divisor = divisor_;
+    args.grad_scale = context_.loss_scale();
+    args.logit_cap = logit_cap_;
+    args.losses = losses_.View(chunk.begin, Shape({chunk.student.dim(0)}));
+    args.dlogits = dlogits;
+    return args;
+  }
   // Returns the teacher's arguments for `count` rows from `begin` on. Call it only with
   // Context::distillation().
   TeacherArgs TeacherOf(int64_t begin, int64_t count) const;
@@ -134,7 +163,7 @@ absl::StatusOr<Tensor> DividedLoss::ComputeObjective(TokenObjective& objective,
 }
 
 absl::Status DividedLoss::Chunks() {
-  const int64_t chunk = ChunkRows(rows(), vocab_);
+  const int64_t chunk = ChunkRows(rows(), vocab_, HasWholeTeacher() ? 2 : 1);
   for (int64_t begin = 0; begin < rows(); begin += chunk) {
     ZEROTH_RETURN_IF_ERROR(Chunk(begin, std::min(chunk, rows() - begin)));
   }
@@ -154,34 +183,49 @@ absl::Status DividedLoss::PrepareGradients() {
   return kernels::Cast(context_.kernels(), slot_.tensor, weight_sum_);
 }
 
-absl::Status DividedLoss::Chunk(int64_t begin, int64_t count) {
-  const Tensor hidden = hidden_.View(begin * dim(), Shape({count, dim()}));
+absl::StatusOr<Tensor> DividedLoss::Logits(const Tensor& hidden, const Tensor& weight, float cap) {
+  const int64_t dim = hidden.dim(1);
   ZEROTH_ASSIGN_OR_RETURN(const Tensor logits,
-                          context_.Empty(Shape({count, width()}), DType::kFloat32));
+                          context_.Empty(Shape({hidden.dim(0), width()}), DType::kFloat32));
   for (int i = 0; i < pieces(); ++i) {
     const auto [first, columns] = Piece(i);
-    ZEROTH_RETURN_IF_ERROR_WITH(
-        kernels::Gemm(context_.kernels(),
-                      {.a = hidden,
-                       .b = values_.View(first * dim(), Shape({columns, dim()})),
-                       .c = Matrix(logits).Columns(first, columns),
-                       .transpose_b = true}),
-        weight_.name());
+    ZEROTH_RETURN_IF_ERROR(
+        kernels::Gemm(context_.kernels(), {.a = hidden,
+                                           .b = weight.View(first * dim, Shape({columns, dim})),
+                                           .c = Matrix(logits).Columns(first, columns),
+                                           .transpose_b = true}));
   }
-  if (logit_cap_ > 0) {
+  if (cap > 0) {
     ZEROTH_RETURN_IF_ERROR(kernels::Basic(
-        context_.kernels(),
-        {.op = BasicOp::kSoftCap, .a = logits, .out = logits, .scalar = logit_cap_}));
+        context_.kernels(), {.op = BasicOp::kSoftCap, .a = logits, .out = logits, .scalar = cap}));
   }
-  const Tensor targets = local_targets_.View(begin, Shape({count}));
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor statistics, Statistics(logits, targets, begin));
+  return logits;
+}
+
+absl::Status DividedLoss::Chunk(int64_t begin, int64_t count) {
+  const Tensor hidden = hidden_.View(begin * dim(), Shape({count, dim()}));
+  ChunkLogits chunk;
+  chunk.begin = begin;
+  chunk.targets = local_targets_.View(begin, Shape({count}));
+  absl::StatusOr<Tensor> logits = Logits(hidden, values_, logit_cap_);
+  ZEROTH_RETURN_IF_ERROR_WITH(logits.status(), weight_.name());
+  chunk.student = *std::move(logits);
+  if (HasWholeTeacher()) {
+    const HeadInputs& teacher = context_.distillation()->teacher;
+    const int64_t width = teacher.hidden.dim(-1);
+    logits = Logits(teacher.hidden.View(begin * width, Shape({count, width})), teacher.weight,
+                    teacher.logit_cap);
+    ZEROTH_RETURN_IF_ERROR_WITH(logits.status(), "the teacher's logits");
+    chunk.teacher = *std::move(logits);
+  }
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor statistics, Statistics(chunk));
   Tensor dlogits;
   if (dhidden_.defined() && hidden.dtype() == DType::kFloat32) {
-    dlogits = logits;
+    dlogits = chunk.student;
   } else if (dhidden_.defined()) {
-    ZEROTH_ASSIGN_OR_RETURN(dlogits, context_.Empty(logits.shape(), hidden.dtype()));
+    ZEROTH_ASSIGN_OR_RETURN(dlogits, context_.Empty(chunk.student.shape(), hidden.dtype()));
   }
-  ZEROTH_RETURN_IF_ERROR(Losses(logits, targets, statistics, begin, dlogits));
+  ZEROTH_RETURN_IF_ERROR(Losses(chunk, statistics, dlogits));
   return dhidden_.defined() ? ChunkGradients(hidden, dlogits, begin) : absl::OkStatus();
 }
 
@@ -192,23 +236,35 @@ TeacherArgs DividedLoss::TeacherOf(int64_t begin, int64_t count) const {
   return {rows_of(teacher.ids), rows_of(teacher.log_probs), first_, teacher.options};
 }
 
-absl::StatusOr<Tensor> DividedLoss::Statistics(const Tensor& logits, const Tensor& targets,
-                                               int64_t begin) {
-  const int64_t count = logits.dim(0);
-  const bool distills = context_.distillation() != nullptr;
-  const int64_t numbers = distills ? kDistillStatistics : kSoftmaxStatistics;
+absl::Status DividedLoss::PieceStatistics(const ChunkLogits& chunk, int piece,
+                                          const Tensor& place) {
+  Kernels& kernels = context_.kernels();
+  const auto [first, columns] = Piece(piece);
+  if (HasWholeTeacher()) {
+    return kernels::DivergenceStatistics(
+        kernels, {context_.distillation()->options, chunk.teacher, chunk.student, first, columns,
+                  chunk.targets, place});
+  }
+  if (context_.distillation() != nullptr) {
+    return kernels::DistillStatistics(
+        kernels, {TeacherOf(chunk.begin, chunk.student.dim(0)), chunk.student, first, columns,
+                  chunk.targets, place});
+  }
+  return kernels::SoftmaxStatistics(kernels, {chunk.student, first, columns, chunk.targets, place});
+}
+
+absl::StatusOr<Tensor> DividedLoss::Statistics(const ChunkLogits& chunk) {
+  const int64_t count = chunk.student.dim(0);
+  const int64_t numbers = HasWholeTeacher()                    ? kDivergenceStatistics
+                          : context_.distillation() != nullptr ? kDistillStatistics
+                                                               : kSoftmaxStatistics;
   const int64_t of_piece = count * numbers;
   ZEROTH_ASSIGN_OR_RETURN(
       Tensor all, context_.Empty(Shape({pieces() * size(), count, numbers}), DType::kFloat32));
   const int64_t mine = index() * pieces() * of_piece;
   for (int i = 0; i < pieces(); ++i) {
-    const auto [first, columns] = Piece(i);
-    const Tensor place = all.View(mine + i * of_piece, Shape({count, numbers}));
     ZEROTH_RETURN_IF_ERROR(
-        distills ? kernels::DistillStatistics(context_.kernels(), {TeacherOf(begin, count), logits,
-                                                                   first, columns, targets, place})
-                 : kernels::SoftmaxStatistics(context_.kernels(),
-                                              {logits, first, columns, targets, place}));
+        PieceStatistics(chunk, i, all.View(mine + i * of_piece, Shape({count, numbers}))));
   }
   if (ranks_ != nullptr) {
     ZEROTH_RETURN_IF_ERROR(
@@ -217,32 +273,22 @@ absl::StatusOr<Tensor> DividedLoss::Statistics(const Tensor& logits, const Tenso
   return all;
 }
 
-absl::Status DividedLoss::Losses(const Tensor& logits, const Tensor& targets,
-                                 const Tensor& statistics, int64_t begin, const Tensor& dlogits) {
-  const int64_t count = logits.dim(0);
+absl::Status DividedLoss::Losses(const ChunkLogits& chunk, const Tensor& statistics,
+                                 const Tensor& dlogits) {
+  const int64_t count = chunk.student.dim(0);
+  if (HasWholeTeacher()) {
+    auto args = GradientArgs<DivergenceGradientArgs>(chunk, statistics, dlogits);
+    args.options = context_.distillation()->options;
+    args.teacher = chunk.teacher;
+    return kernels::DivergenceGradient(context_.kernels(), args);
+  }
   if (context_.distillation() != nullptr) {
-    DistillGradientArgs args;
-    args.teacher = TeacherOf(begin, count);
-    args.logits = logits;
-    args.targets = targets;
-    args.statistics = statistics;
-    args.divisor = divisor_;
-    args.grad_scale = context_.loss_scale();
-    args.logit_cap = logit_cap_;
-    args.losses = losses_.View(begin, Shape({count}));
-    args.dlogits = dlogits;
+    auto args = GradientArgs<DistillGradientArgs>(chunk, statistics, dlogits);
+    args.teacher = TeacherOf(chunk.begin, count);
     return kernels::DistillGradient(context_.kernels(), args);
   }
-  SoftmaxGradientArgs args;
-  args.logits = logits;
-  args.targets = targets;
-  args.statistics = statistics;
-  args.divisor = divisor_;
-  if (row_weights_.defined()) args.row_weights = row_weights_.View(begin, Shape({count}));
-  args.grad_scale = context_.loss_scale();
-  args.logit_cap = logit_cap_;
-  args.losses = losses_.View(begin, Shape({count}));
-  args.dlogits = dlogits;
+  auto args = GradientArgs<SoftmaxGradientArgs>(chunk, statistics, dlogits);
+  if (row_weights_.defined()) args.row_weights = row_weights_.View(chunk.begin, Shape({count}));
   return kernels::SoftmaxGradient(context_.kernels(), args);
 }
 
@@ -279,6 +325,30 @@ absl::Status DividedLoss::StoreWeightGradient() {
   return kernels::Cast(context_.kernels(), weight_sum_, slot_.tensor);
 }
 
+absl::Status ExpectTeacher(const Distillation& teacher, const Tensor& hidden,
+                           const Parameter& weight) {
+  const int64_t batch = hidden.dim(0);
+  const int64_t seq = hidden.dim(1);
+  if (!teacher.ids.defined()) {
+    const Shape& rows = teacher.teacher.hidden.shape();
+    const Shape& head = teacher.teacher.weight.shape();
+    if (rows.rank() == 3 && rows.dim(0) == batch && rows.dim(1) == seq && head.rank() == 2 &&
+        head.dim(0) == weight.shape().dim(0) && head.dim(1) == rows.dim(2)) {
+      return absl::OkStatus();
+    }
+    return InvalidArgument("loss: the teacher's hidden states are ", rows.ToString(),
+                           " and its head ", head.ToString(), ", expected [", batch, ", ", seq,
+                           ", dim] and [", weight.shape().dim(0), ", dim]");
+  }
+  if (teacher.ids.shape().rank() == 3 && teacher.ids.shape() == teacher.log_probs.shape() &&
+      teacher.ids.dim(0) == batch && teacher.ids.dim(1) == seq) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument("loss: the teacher's tokens are ", teacher.ids.shape().ToString(),
+                         " and their log-probabilities ", teacher.log_probs.shape().ToString(),
+                         ", expected [", batch, ", ", seq, ", k]");
+}
+
 }  // namespace
 
 absl::StatusOr<Value> DividedCrossEntropyOp(Context& context, const Value& hidden,
@@ -300,13 +370,7 @@ absl::StatusOr<Value> DividedCrossEntropyOp(Context& context, const Value& hidde
     return absl::InvalidArgumentError(
         "loss: the context has both an objective and a teacher; expected one of them");
   }
-  if (teacher != nullptr &&
-      (teacher->ids.shape().rank() != 3 || teacher->ids.shape() != teacher->log_probs.shape() ||
-       teacher->ids.dim(0) != all.dim(0) || teacher->ids.dim(1) != all.dim(1))) {
-    return InvalidArgument("loss: the teacher's tokens are ", teacher->ids.shape().ToString(),
-                           " and their log-probabilities ", teacher->log_probs.shape().ToString(),
-                           ", expected [", all.dim(0), ", ", all.dim(1), ", k]");
-  }
+  if (teacher != nullptr) ZEROTH_RETURN_IF_ERROR(ExpectTeacher(*teacher, all, weight));
   DividedLoss divided(context, ranks, all, weight, logit_cap);
   ZEROTH_ASSIGN_OR_RETURN(Tensor mean, divided.Compute(targets));
   Value loss = context.MakeEnd(std::move(mean));
@@ -322,38 +386,6 @@ absl::StatusOr<Value> DividedCrossEntropyOp(Context& context, const Value& hidde
     return AddGradient(context, *node, std::move(dhidden));
   });
   return loss;
-}
-
-absl::StatusOr<Tensor> DividedLogits(Context& context, const Tensor& hidden,
-                                     const Parameter& weight) {
-  ZEROTH_ASSIGN_OR_RETURN(TensorRanks* const ranks, RanksOf(context, weight));
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor values, FullValues(weight));
-  const int64_t rows = hidden.dim(0);
-  const int64_t vocab = weight.global_shape().dim(0);
-  // Ranks' parts of the vocabulary may differ by one token, but a gather needs equal shares, so pad
-  // them.
-  const int64_t place = (vocab + ranks->size() - 1) / ranks->size();
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor parts,
-                          context.Empty(Shape({ranks->size(), rows, place}), DType::kFloat32));
-  const Tensor mine = parts.View(ranks->index() * rows * place, Shape({rows, place}));
-  ZEROTH_RETURN_IF_ERROR(
-      kernels::Basic(context.kernels(), {.op = BasicOp::kFill, .out = mine, .scalar = 0.0f}));
-  ZEROTH_RETURN_IF_ERROR(
-      kernels::Gemm(context.kernels(), {.a = hidden,
-                                        .b = values,
-                                        .c = Matrix(mine).Columns(0, values.dim(0)),
-                                        .transpose_b = true}));
-  ZEROTH_RETURN_IF_ERROR(ranks->Gather(mine, parts, "logits"));
-  ZEROTH_ASSIGN_OR_RETURN(Tensor logits, context.Empty(Shape({rows, vocab}), DType::kFloat32));
-  for (int i = 0; i < ranks->size(); ++i) {
-    const int64_t begin = BeginOfShare(vocab, i, ranks->size());
-    const int64_t count = BeginOfShare(vocab, i + 1, ranks->size()) - begin;
-    const Tensor part = parts.View(i * rows * place, Shape({rows, place}));
-    ZEROTH_RETURN_IF_ERROR(kernels::Basic(
-        context.kernels(),
-        {.a = Matrix(part).Columns(0, count), .out = Matrix(logits).Columns(begin, count)}));
-  }
-  return logits;
 }
 
 }  // namespace zeroth

@@ -1,7 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Training on a teacher's likeliest tokens against torch and TRL in float64
-// (tests/testdata/distillation), and under every layout; and what is refused.
+// Training on a teacher's likeliest tokens, and on a teacher that is computed beside the student,
+// against torch and TRL in float64 (tests/testdata/distillation), and under every layout; and what
+// is refused.
 
 #include <cmath>
 #include <cstdint>
@@ -32,6 +33,7 @@
 #include "zeroth/tools/evaluate/topk.h"
 #include "zeroth/tools/model/loaded_model.h"
 #include "zeroth/train/model_source.h"
+#include "zeroth/train/reference_losses.h"
 
 namespace zeroth::testing {
 namespace {
@@ -87,10 +89,17 @@ class DistillationTest : public ::testing::TestWithParam<const char*> {
     const absl::StatusOr<nlohmann::json> all =
         ReadJsonFile("tests/testdata/distillation/expected.json");
     ASSERT_TRUE(all.ok()) << all.status();
-    expected_ = (*all)[GetParam()];
     auto data = OpenText(kText);
     ASSERT_TRUE(data.ok()) << data.status();
     data_ = *std::move(data);
+    if (!all->contains(GetParam())) {
+      const absl::StatusOr<nlohmann::json> online =
+          ReadJsonFile("tests/testdata/distillation/expected_online.json");
+      ASSERT_TRUE(online.ok()) << online.status();
+      expected_ = online->at(GetParam());
+      return;
+    }
+    expected_ = (*all)[GetParam()];
     const std::string directory = directory_.File("teacher");
     const absl::Status written = WriteTeacher(directory, *data_, expected_["k"].get<int64_t>());
     ASSERT_TRUE(written.ok()) << written;
@@ -102,7 +111,19 @@ class DistillationTest : public ::testing::TestWithParam<const char*> {
   absl::StatusOr<Record> Train(const Layout& layout) const {
     TrainOptions options;
     options.init_from = "tests/testdata/llama_tiny";
+    if (expected_.value("lora", false)) options.init_adapter = "tests/testdata/distillation/lora";
+    ZEROTH_ASSIGN_OR_RETURN(options, WithInitAdapter(options));
     ZEROTH_ASSIGN_OR_RETURN(const ModelSource source, ModelSource::Open(options));
+    TrainOptions of_teacher;
+    of_teacher.init_from = "tests/testdata/mistral_tiny";
+    ZEROTH_ASSIGN_OR_RETURN(const ModelSource teacher_source, ModelSource::Open(of_teacher));
+    of_teacher.strategy = layout.strategy;
+    of_teacher.world_size = layout.world_size;
+    of_teacher.shard_size = layout.shard_size;
+    of_teacher.deterministic_batch = layout.deterministic_batch;
+    of_teacher.tensor_parallel = layout.tensor.size;
+    of_teacher.sequence_parallel = layout.tensor.sequence;
+    of_teacher.deterministic_tensor = layout.tensor.deterministic;
     Record record;
     Collector weights;
     const auto body = [&](Communicator& world) -> absl::Status {
@@ -117,10 +138,17 @@ class DistillationTest : public ::testing::TestWithParam<const char*> {
       trainer_options.activation_checkpointing = layout.recompute;
       trainer_options.deterministic_batch = layout.deterministic_batch;
       trainer_options.optimizer_options.weight_decay = 0;
-      trainer_options.distillation = {expected_["alpha"].get<float>(),
-                                      expected_["temperature"].get<float>()};
+      trainer_options.distillation = {
+          expected_["alpha"].get<float>(), expected_["temperature"].get<float>(),
+          expected_.value("beta", 0.0) == 1.0 ? Divergence::kReverse : Divergence::kForward};
+      ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Rank> rank, Rank::Open(world, *device));
       ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> trainer,
-                              Trainer::Create(world, *device, std::move(model), trainer_options));
+                              Trainer::Create(*rank, std::move(model), trainer_options));
+      if (teacher_ == nullptr) {
+        ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> teacher,
+                                LoadReference(*rank, teacher_source, of_teacher));
+        ZEROTH_RETURN_IF_ERROR(trainer->LearnFrom(std::move(teacher)));
+      }
       ZEROTH_RETURN_IF_ERROR(trainer->sharding().Load(source.Reader(/*seed=*/0)));
       const int data_ranks = world.size() / layout.tensor.size;
       LoaderOptions rows;
@@ -163,7 +191,7 @@ class DistillationTest : public ::testing::TestWithParam<const char*> {
   const TemporaryDirectory directory_;
   nlohmann::json expected_;
   std::shared_ptr<const Mixture> data_;
-  std::shared_ptr<const TeacherTopK> teacher_;
+  std::shared_ptr<const TeacherTopK> teacher_;  // null: computed beside the student
 };
 
 TEST_P(DistillationTest, LossesAndNormsAreTheReferences) {
@@ -224,6 +252,9 @@ TEST_P(DistillationTest, BitsWithoutTensorRanksDoNotDependOnTheLayout) {
 
 INSTANTIATE_TEST_SUITE_P(Runs, DistillationTest,
                          ::testing::Values("mixed", "warm", "teacher", "all"));
+INSTANTIATE_TEST_SUITE_P(Online, DistillationTest,
+                         ::testing::Values("forward", "forward_warm", "reverse", "reverse_only",
+                                           "forward_lora", "reverse_lora"));
 
 // An epoch in random order has the teacher's rows beside its own tokens.
 TEST(TeacherTopKTest, FollowsShuffledDataAndRefusesOthers) {
@@ -345,6 +376,73 @@ TEST(TeacherTopKTest, TheProgramsWorkTogether) {
   EXPECT_THAT(plain.errors, HasSubstr("only distill has a teacher"));
   const Outcome held_out = train("held_out", {"--eval_fraction=0.1", "--eval_data="});
   EXPECT_THAT(held_out.errors, HasSubstr("the teacher has read all of --data"));
+}
+
+TEST(OnlineTeacherTest, TheProgramLearnsFromAModel) {
+  const fs::path scratch = Scratch();
+  const auto model = [](const char* name) {
+    return fs::absolute(absl::StrCat("tests/testdata/", name)).string();
+  };
+  const auto train = [&](const std::string& out, const Flags& more) {
+    const Flags flags = {absl::StrCat("--init_from=", model("llama_tiny")),
+                         absl::StrCat("--data=", fs::absolute(kText).string()),
+                         absl::StrCat("--out=", (scratch / out).string()),
+                         absl::StrCat("--teacher=", model("mistral_tiny")),
+                         "--objective=distill",
+                         "--distill_divergence=reverse",
+                         "--seq_len=32",
+                         "--eval_fraction=0.2",
+                         "--eval_every=2",
+                         "--steps=4",
+                         "--checkpoint_every=2",
+                         "--batch_size=1",
+                         "--deterministic_batch=4",
+                         "--lr=1e-3"};
+    return RunTrainer(With(flags, more));
+  };
+  const Outcome alone = train("alone", {"--world_size=1"});
+  ASSERT_EQ(alone.exit_code, 0) << alone.output;
+  const Outcome four = train("four", {"--world_size=4", "--strategy=full_shard"});
+  ASSERT_EQ(four.exit_code, 0) << four.output;
+  EXPECT_EQ(StepFacts(scratch / "alone"), StepFacts(scratch / "four"));
+  EXPECT_EQ(StepFacts(scratch / "alone").size(), 4u);
+  // Any family with the same tokens may teach, with positions that it learned or experts, and a
+  // student with a cap.
+  for (const char* name : {"gpt2_tiny", "gemma2_tiny", "qwen3_moe_tiny"}) {
+    SCOPED_TRACE(name);
+    const Outcome other = train(name, {absl::StrCat("--teacher=", model(name)), "--world_size=2"});
+    EXPECT_EQ(other.exit_code, 0) << other.output;
+    EXPECT_NE(StepFacts(scratch / name), StepFacts(scratch / "alone"));
+  }
+  const Outcome resumed =
+      train("four", {absl::StrCat("--resume=", (scratch / "four/step-2").string()),
+                     absl::StrCat("--teacher=", model("gpt2_tiny")), "--world_size=2"});
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
+  EXPECT_THAT(resumed.output, HasSubstr(absl::StrCat("--teacher is ", model("gpt2_tiny"), ", was ",
+                                                     model("mistral_tiny"))));
+
+  const auto expect_refused = [&](const Flags& more, const std::string& words) {
+    const Outcome outcome = train("refused", more);
+    EXPECT_NE(outcome.exit_code, 0) << outcome.output;
+    EXPECT_THAT(outcome.errors, HasSubstr(words));
+    EXPECT_FALSE(fs::exists(scratch / "refused"));
+  };
+  expect_refused({"--teacher="}, "name its Hugging Face directory");
+  expect_refused({"--teacher=" + scratch.string()}, "expected a Hugging Face directory");
+  expect_refused({"--teacher_topk=topk", "--distill_divergence=forward"},
+                 "--teacher_topk=topk is another teacher; leave one of them out");
+  expect_refused({"--teacher=", "--teacher_topk=topk"}, "name the model by --teacher instead");
+  expect_refused({"--objective=next_token", "--distill_divergence=forward"},
+                 "only distill has a teacher");
+  expect_refused({"--objective=next_token", "--teacher="}, "only distill has it");
+  expect_refused({absl::StrCat("--init_from=", model("mistral_tiny")),
+                  absl::StrCat("--teacher=", model("llama_tiny")), "--seq_len=128"},
+                 "has 64 positions, expected at least --seq_len=128");
+  auto config = nlohmann::json::parse(Read(fs::path(model("llama_tiny")) / "config.json"));
+  config["vocab_size"] = 300;
+  Write(scratch / "config.json", config.dump());
+  expect_refused({"--init_from=", absl::StrCat("--model=", (scratch / "config.json").string())},
+                 "has a vocabulary of 257 tokens, and the model one of 300");
 }
 
 TEST(TeacherTopKTest, KeepsTheFirstOfEqualLogits) {

@@ -1,0 +1,241 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "zeroth/core/base/ignored_target.h"
+#include "zeroth/kernels/cpu/cpu_kernels.h"
+#include "zeroth/kernels/cpu/parallel.h"
+#include "zeroth/kernels/divergence/divergence.h"
+#include "zeroth/kernels/linear_cross_entropy/linear_cross_entropy_cpu.h"
+#include "zeroth/kernels/matrix.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/divergence/divergence_cpu.cc"
+#include "hwy/foreach_target.h"
+// Must come after foreach_target.h.
+#include "hwy/highway.h"
+
+#include "zeroth/kernels/cpu/element-inl.h"
+#include "zeroth/kernels/cpu/exp-inl.h"
+#include "zeroth/kernels/cpu/soft_cap-inl.h"
+
+#ifndef ZEROTH_DIVERGENCE_ROW
+#define ZEROTH_DIVERGENCE_ROW
+namespace zeroth::cpu {
+namespace {
+
+// The gradient of a row's logits x, beside a teacher's logits z, is before the slope of the cap
+//   soft e^(x / T - soft_max) s + hard e^(x - hard_max) - teacher e^(z / T - teacher_max),
+// where s is 1, or in the reverse divergence ((x - z) / T - mean); less of_target at the target.
+struct GradientRow {
+  float inverse_temperature = 1;
+  float soft = 0;
+  float soft_max = 0;
+  float hard = 0;
+  float hard_max = 0;
+  float teacher = 0;
+  float teacher_max = 0;
+  bool is_reverse = false;
+  float mean = 0;  // of (x - z) / T under the student, in the reverse divergence
+  float of_target = 0;
+  float cap = 0;  // 0: none
+};
+
+}  // namespace
+}  // namespace zeroth::cpu
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace zeroth::cpu {
+namespace HWY_NAMESPACE {
+
+void ScaleRow(const float* x, int64_t n, float factor, float* to) {
+  Transform(
+      static_cast<size_t>(n), to,
+      [factor](auto d, auto v) HWY_ATTR { return hn::Mul(v, hn::Set(d, factor)); }, x);
+}
+
+// Writes e^(x - max).
+void ExpRow(const float* x, int64_t n, float max, float* to) {
+  Transform(
+      static_cast<size_t>(n), to,
+      [max](auto d, auto v) HWY_ATTR { return Exp(d, hn::Sub(v, hn::Set(d, max))); }, x);
+}
+
+// `target` outside of [0, n) is in another part. `to` may be x.
+void WriteGradientRow(const GradientRow& row, const float* x, const float* z, int64_t n,
+                      int64_t target, DType dtype, void* to) {
+  const auto gradient = [&row](auto d, auto v, auto of_teacher, auto less) HWY_ATTR {
+    const auto inverse = hn::Set(d, row.inverse_temperature);
+    const auto scaled = hn::Mul(v, inverse);
+    const auto scaled_teacher = hn::Mul(of_teacher, inverse);
+    auto g = hn::Mul(hn::Set(d, row.soft), Exp(d, hn::Sub(scaled, hn::Set(d, row.soft_max))));
+    if (row.is_reverse) {
+      g = hn::Mul(g, hn::Sub(hn::Sub(scaled, scaled_teacher), hn::Set(d, row.mean)));
+    } else {
+      const auto p = Exp(d, hn::Sub(scaled_teacher, hn::Set(d, row.teacher_max)));
+      g = hn::NegMulAdd(hn::Set(d, row.teacher), p, g);
+    }
+    if (row.hard != 0) {
+      g = hn::MulAdd(hn::Set(d, row.hard), Exp(d, hn::Sub(v, hn::Set(d, row.hard_max))), g);
+    }
+    g = hn::Sub(g, less);
+    return row.cap > 0 ? hn::Mul(g, SoftCapSlope(d, v, row.cap)) : g;
+  };
+  const bool has_target = target >= 0 && target < n;
+  float at_target = row.of_target;
+  if (has_target) {  // before `to`, which may be x, is written
+    Transform(size_t{1}, &at_target, gradient, x + target, z + target,
+              static_cast<const float*>(&at_target));
+  }
+  WithElementType(dtype, [&]<typename T>(T) HWY_ATTR {
+    T* const out = static_cast<T*>(to);
+    Transform(
+        static_cast<size_t>(n), out,
+        [&](auto d, auto v, auto of_teacher)
+            HWY_ATTR { return gradient(d, v, of_teacher, hn::Zero(d)); },
+        x, z);
+    if (has_target) Convert(size_t{1}, out + target, static_cast<const float*>(&at_target));
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace zeroth::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace zeroth::cpu {
+namespace {
+
+HWY_EXPORT(ScaleRow);
+HWY_EXPORT(ExpRow);
+HWY_EXPORT(WriteGradientRow);
+
+absl::Status DivergenceStatistics(const DivergenceStatisticsCall& call, CpuKernels&) {
+  const float inverse = 1.0f / call.options.temperature;
+  const bool is_reverse = call.options.divergence == Divergence::kReverse;
+  return ForRows(call.rows, call.count, [&](int64_t begin, int64_t end) {
+    const auto count = static_cast<size_t>(call.count);
+    std::vector<float> student(count);
+    std::vector<float> teacher(count);
+    std::vector<float> weights(count);
+    for (int64_t row = begin; row < end; ++row) {
+      float* const out = call.statistics + row * kDivergenceStatistics;
+      if (call.targets[row] == kIgnoredTarget) {
+        std::fill_n(out, kDivergenceStatistics, 0.0f);
+        continue;
+      }
+      const int64_t at = row * call.columns + call.begin;
+      const float* const x = call.logits + at;
+      SoftmaxPart(x, call.count, out[0], out[1]);
+      const int64_t target = call.targets[row] - call.begin;
+      out[2] = target >= 0 && target < call.count ? x[target] : 0.0f;
+      HWY_DYNAMIC_DISPATCH(ScaleRow)(x, call.count, inverse, student.data());
+      HWY_DYNAMIC_DISPATCH(ScaleRow)(call.teacher + at, call.count, inverse, teacher.data());
+      SoftmaxPart(student.data(), call.count, out[3], out[4]);
+      SoftmaxPart(teacher.data(), call.count, out[5], out[6]);
+      const std::vector<float>& first = is_reverse ? student : teacher;
+      const std::vector<float>& second = is_reverse ? teacher : student;
+      HWY_DYNAMIC_DISPATCH(ExpRow)
+      (first.data(), call.count, is_reverse ? out[3] : out[5], weights.data());
+      double sum = 0;
+      for (size_t i = 0; i < count; ++i) {
+        sum += static_cast<double>(weights[i]) *
+               (static_cast<double>(first[i]) - static_cast<double>(second[i]));
+      }
+      out[7] = static_cast<float>(sum);
+    }
+  });
+}
+const OnCpu<DivergenceStatistics> divergence_statistics;
+
+const float* StatisticsOf(const DivergenceGradientCall& call, int64_t part, int64_t row) {
+  return call.statistics + (part * call.rows + row) * kDivergenceStatistics;
+}
+
+// Combines the statistics `at` and `at` + 1 of the parts of a row.
+SoftmaxSum Combine(const DivergenceGradientCall& call, int64_t row, int64_t at) {
+  return CombineSoftmaxParts(StatisticsOf(call, 0, row) + at, call.parts,
+                             call.rows * kDivergenceStatistics);
+}
+
+// Returns log(sum of e^x) of the whole row.
+double LogOf(const SoftmaxSum& all) { return static_cast<double>(all.max) + std::log(all.sum); }
+
+// Returns the mean of statistic 7's d under the distribution `all`, whose maximum in a part is
+// statistic `at`.
+double MeanDifference(const DivergenceGradientCall& call, int64_t row, int64_t at,
+                      const SoftmaxSum& all) {
+  double sum = 0;
+  for (int64_t part = 0; part < call.parts; ++part) {
+    const float* const of_part = StatisticsOf(call, part, row);
+    const double below = static_cast<double>(of_part[at]) - static_cast<double>(all.max);
+    sum += std::exp(below) * static_cast<double>(of_part[7]);
+  }
+  return sum / all.sum;
+}
+
+double TargetLogit(const DivergenceGradientCall& call, int64_t row) {
+  double sum = 0;
+  for (int64_t part = 0; part < call.parts; ++part) {
+    sum += static_cast<double>(StatisticsOf(call, part, row)[2]);
+  }
+  return sum;
+}
+
+absl::Status DivergenceGradient(const DivergenceGradientCall& call, CpuKernels&) {
+  const auto divisor = static_cast<double>(*call.divisor);
+  const double factor = divisor == 0 ? 0.0 : static_cast<double>(call.grad_scale) / divisor;
+  const auto alpha = static_cast<double>(call.options.alpha);
+  const auto temperature = static_cast<double>(call.options.temperature);
+  const bool is_reverse = call.options.divergence == Divergence::kReverse;
+  return ForRows(call.rows, call.columns, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      void* const to = Advance(call.dlogits, row * call.columns, call.dtype);
+      const int64_t target = call.targets[row];
+      if (target == kIgnoredTarget) {
+        call.losses[row] = 0.0f;
+        if (to != nullptr) {
+          std::memset(to, 0, static_cast<size_t>(call.columns) * SizeOf(call.dtype));
+        }
+        continue;
+      }
+      const SoftmaxSum hard = Combine(call, row, 0);
+      const SoftmaxSum soft = Combine(call, row, 3);
+      const SoftmaxSum teacher = Combine(call, row, 5);
+      const double mean =
+          is_reverse ? MeanDifference(call, row, 3, soft) : MeanDifference(call, row, 5, teacher);
+      const double student_over_teacher = LogOf(soft) - LogOf(teacher);
+      const double kl = mean + (is_reverse ? -student_over_teacher : student_over_teacher);
+      const double next_token = LogOf(hard) - TargetLogit(call, row);
+      call.losses[row] =
+          static_cast<float>(alpha * temperature * temperature * kl + (1 - alpha) * next_token);
+      if (to == nullptr) continue;
+      const double of_teacher = factor * alpha * temperature;
+      const double of_target = factor * (1 - alpha);
+      GradientRow gradient;
+      gradient.inverse_temperature = 1.0f / call.options.temperature;
+      gradient.soft = static_cast<float>(of_teacher / soft.sum);
+      gradient.soft_max = soft.max;
+      gradient.hard = static_cast<float>(of_target / hard.sum);
+      gradient.hard_max = hard.max;
+      gradient.teacher = static_cast<float>(of_teacher / teacher.sum);
+      gradient.teacher_max = teacher.max;
+      gradient.is_reverse = is_reverse;
+      gradient.mean = static_cast<float>(mean);
+      gradient.of_target = static_cast<float>(of_target);
+      gradient.cap = call.logit_cap;
+      const int64_t at = row * call.columns;
+      HWY_DYNAMIC_DISPATCH(WriteGradientRow)
+      (gradient, call.logits + at, call.teacher + at, call.columns, target, call.dtype, to);
+    }
+  });
+}
+const OnCpu<DivergenceGradient> divergence_gradient;
+
+}  // namespace
+}  // namespace zeroth::cpu
+#endif

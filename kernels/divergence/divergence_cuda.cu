@@ -1,0 +1,174 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/core/base/ignored_target.h"
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/device/cuda/kernel_language.h"
+#include "zeroth/kernels/cuda/cuda_kernels.h"
+#include "zeroth/kernels/cuda/dispatch.h"
+#include "zeroth/kernels/cuda/warp.h"
+#include "zeroth/kernels/divergence/divergence.h"
+
+namespace zeroth::cuda {
+namespace {
+
+constexpr int kRowThreads = 256;
+// Stands for the maximum of no logits; every logit is larger.
+constexpr float kBelowAll = -3.0e38f;
+
+// A block processes a row.
+__global__ void __launch_bounds__(kRowThreads) StatisticsKernel(DivergenceStatisticsCall call) {
+  ZEROTH_SHARED(float, scratch, [kRowThreads / 32]);
+  const int64_t row = blockIdx.x;
+  float* const out = call.statistics + row * kDivergenceStatistics;
+  if (call.targets[row] == kIgnoredTarget) {
+    if (threadIdx.x < kDivergenceStatistics) out[threadIdx.x] = 0.0f;
+    return;
+  }
+  const bool is_reverse = call.options.divergence == Divergence::kReverse;
+  const float inverse = 1.0f / call.options.temperature;
+  const int64_t at = row * call.columns + call.begin;
+  const float* const x = call.logits + at;
+  const float* const z = call.teacher + at;
+  float largest = kBelowAll;
+  float teacher_largest = kBelowAll;
+  for (int64_t i = threadIdx.x; i < call.count; i += kRowThreads) {
+    largest = fmaxf(largest, x[i]);
+    teacher_largest = fmaxf(teacher_largest, z[i]);
+  }
+  largest = BlockMax<kRowThreads>(largest, scratch);
+  teacher_largest = BlockMax<kRowThreads>(teacher_largest, scratch);
+  const float scaled_largest = call.count > 0 ? largest * inverse : kBelowAll;
+  teacher_largest = call.count > 0 ? teacher_largest * inverse : kBelowAll;
+  float hard = 0.0f;
+  float soft = 0.0f;
+  float teacher = 0.0f;
+  float weighted = 0.0f;
+  for (int64_t i = threadIdx.x; i < call.count; i += kRowThreads) {
+    const float of_student = expf(x[i] * inverse - scaled_largest);
+    const float of_teacher = expf(z[i] * inverse - teacher_largest);
+    hard = __fadd_rn(hard, expf(x[i] - largest));
+    soft = __fadd_rn(soft, of_student);
+    teacher = __fadd_rn(teacher, of_teacher);
+    const float above = (z[i] - x[i]) * inverse;
+    weighted = is_reverse ? __fmaf_rn(of_student, -above, weighted)
+                          : __fmaf_rn(of_teacher, above, weighted);
+  }
+  hard = BlockSum<kRowThreads>(hard, scratch);
+  soft = BlockSum<kRowThreads>(soft, scratch);
+  teacher = BlockSum<kRowThreads>(teacher, scratch);
+  weighted = BlockSum<kRowThreads>(weighted, scratch);
+  if (threadIdx.x != 0) return;
+  const int64_t target = call.targets[row] - call.begin;
+  out[0] = largest;
+  out[1] = hard;
+  out[2] = target >= 0 && target < call.count ? x[target] : 0.0f;
+  out[3] = scaled_largest;
+  out[4] = soft;
+  out[5] = teacher_largest;
+  out[6] = teacher;
+  out[7] = weighted;
+}
+
+// The maximum and the sum of exponentials of a whole row, from two statistics of its parts.
+struct WholeSum {
+  float max = kBelowAll;
+  float sum = 0.0f;
+};
+
+__device__ const float* StatisticsOf(const DivergenceGradientCall& call, int64_t part) {
+  return call.statistics + (part * call.rows + blockIdx.x) * kDivergenceStatistics;
+}
+
+__device__ WholeSum Combine(const DivergenceGradientCall& call, int at) {
+  WholeSum all;
+  for (int64_t part = 0; part < call.parts; ++part) {
+    all.max = fmaxf(all.max, StatisticsOf(call, part)[at]);
+  }
+  for (int64_t part = 0; part < call.parts; ++part) {
+    const float* const of_part = StatisticsOf(call, part) + at;
+    all.sum = __fmaf_rn(of_part[1], expf(of_part[0] - all.max), all.sum);
+  }
+  return all;
+}
+
+// Returns the mean of statistic 7's d under the distribution `all`, whose maximum in a part is
+// statistic `at`.
+__device__ float MeanDifference(const DivergenceGradientCall& call, int at, const WholeSum& all) {
+  float sum = 0.0f;
+  for (int64_t part = 0; part < call.parts; ++part) {
+    const float* const of_part = StatisticsOf(call, part);
+    sum = __fmaf_rn(of_part[7], expf(of_part[at] - all.max), sum);
+  }
+  return sum / all.sum;
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kRowThreads) GradientKernel(DivergenceGradientCall call) {
+  const int64_t row = blockIdx.x;
+  const int32_t target = call.targets[row];
+  T* const out = static_cast<T*>(call.dlogits) + row * call.columns;
+  if (target == kIgnoredTarget) {
+    if (threadIdx.x == 0) call.losses[row] = 0.0f;
+    if (call.dlogits == nullptr) return;
+    for (int64_t i = threadIdx.x; i < call.columns; i += kRowThreads) out[i] = FromFloat<T>(0.0f);
+    return;
+  }
+  const bool is_reverse = call.options.divergence == Divergence::kReverse;
+  const float temperature = call.options.temperature;
+  const float inverse = 1.0f / temperature;
+  const float alpha = call.options.alpha;
+  const WholeSum hard = Combine(call, 0);
+  const WholeSum soft = Combine(call, 3);
+  const WholeSum teacher = Combine(call, 5);
+  const float mean = is_reverse ? MeanDifference(call, 3, soft) : MeanDifference(call, 5, teacher);
+  if (threadIdx.x == 0) {
+    const float student_over_teacher = soft.max - teacher.max + logf(soft.sum / teacher.sum);
+    const float kl = is_reverse ? mean - student_over_teacher : mean + student_over_teacher;
+    float target_logit = 0.0f;
+    for (int64_t part = 0; part < call.parts; ++part) {
+      target_logit = __fadd_rn(target_logit, StatisticsOf(call, part)[2]);
+    }
+    const float next_token = logf(hard.sum) - (target_logit - hard.max);
+    call.losses[row] = alpha * temperature * temperature * kl + (1.0f - alpha) * next_token;
+  }
+  if (call.dlogits == nullptr) return;
+  const float factor = *call.divisor == 0.0f ? 0.0f : call.grad_scale / *call.divisor;
+  const float of_teacher = factor * alpha * temperature;
+  const float of_target = factor * (1.0f - alpha);
+  const float* const x = call.logits + row * call.columns;
+  const float* const z = call.teacher + row * call.columns;
+  for (int64_t i = threadIdx.x; i < call.columns; i += kRowThreads) {
+    const float logit = x[i];
+    const float q = expf(logit * inverse - soft.max) / soft.sum;
+    float g = 0.0f;
+    if (is_reverse) {
+      g = of_teacher * q * ((logit - z[i]) * inverse - mean);
+    } else {
+      g = of_teacher * (q - expf(z[i] * inverse - teacher.max) / teacher.sum);
+    }
+    if (of_target != 0.0f) g = __fmaf_rn(expf(logit - hard.max), of_target / hard.sum, g);
+    if (i == target) g -= of_target;
+    if (call.logit_cap > 0.0f) {
+      const float t = logit / call.logit_cap;
+      g *= __fmaf_rn(-t, t, 1.0f);
+    }
+    out[i] = FromFloat<T>(g);
+  }
+}
+
+absl::Status DivergenceStatistics(const DivergenceStatisticsCall& call, CudaKernels& kernels) {
+  return ZEROTH_LAUNCH(StatisticsKernel, Blocks(call.rows, kRowThreads), kernels.target().stream,
+                       call);
+}
+const OnCuda<DivergenceStatistics> divergence_statistics;
+
+absl::Status DivergenceGradient(const DivergenceGradientCall& call, CudaKernels& kernels) {
+  return DispatchType(call.dtype, [&]<typename T>(TypeTag<T>) {
+    return ZEROTH_LAUNCH(GradientKernel<T>, Blocks(call.rows, kRowThreads), kernels.target().stream,
+                         call);
+  });
+}
+const OnCuda<DivergenceGradient> divergence_gradient;
+
+}  // namespace
+}  // namespace zeroth::cuda
