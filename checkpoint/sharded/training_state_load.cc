@@ -274,9 +274,12 @@ absl::Status ReadWholeBytes(CheckpointReader& reader, const Parameter& parameter
   return absl::OkStatus();
 }
 
-ReplicaSlices SlicesOf(const ShardState& state) {
+// The scales of a coded state have the slices of the codes.
+ReplicaSlices SlicesOf(const StateToLoad& load) {
+  const ShardState& state = load.scaled != nullptr ? *load.scaled : *load.state;
   const int64_t rest = state.unit->segment_layout(state.segment).shard_numel - state.begin;
-  return ReplicaSlices(*state.unit, state.segment, state.begin, rest);
+  return ReplicaSlices(*state.unit, state.segment, state.begin,
+                       std::min(rest, state.shard.numel() * state.block));
 }
 
 // Reads what this rank reads of the parameters' states, as `plan` says.
@@ -284,7 +287,7 @@ absl::Status ReadStates(CheckpointReader& reader, absl::Span<const PlannedLoad> 
   for (const auto& [load, index, conversion] : plan) {
     const ShardState& state = *load->state;
     const Parameter& parameter = ParameterOf(state, index);
-    for (const ShardLayout::Piece& part : SlicesOf(state).PartsToRead(state.unit->PieceOf(index))) {
+    for (const ShardLayout::Piece& part : SlicesOf(*load).PartsToRead(state.unit->PieceOf(index))) {
       for (const ShardLayout::Piece& piece : GlobalPieces(parameter, part)) {
         ZEROTH_RETURN_IF_ERROR(
             LoadPiece(reader, parameter, InBlocks(piece, state), *load, conversion));
@@ -296,7 +299,7 @@ absl::Status ReadStates(CheckpointReader& reader, absl::Span<const PlannedLoad> 
 
 // Loads the parameters, and their states as `plan` says. Returns the same status on every rank.
 absl::Status LoadPlan(CheckpointReader& reader, absl::Span<const PlannedLoad> plan,
-                      absl::Span<const ShardState> states, Sharding& sharding,
+                      absl::Span<const StateToLoad> loads, Sharding& sharding,
                       const LoadStateOptions& options) {
   ZEROTH_RETURN_IF_ERROR(sharding.Load(
       [&](const Parameter& parameter, int64_t begin, absl::Span<float> out) -> absl::Status {
@@ -307,8 +310,9 @@ absl::Status LoadPlan(CheckpointReader& reader, absl::Span<const PlannedLoad> pl
       }));
   ZEROTH_RETURN_IF_ERROR(AgreeOnStatus(sharding.mesh().world(), sharding.device(),
                                        ReadStates(reader, plan), "load optimizer state"));
-  for (const ShardState& state : states) {
-    ZEROTH_RETURN_IF_ERROR(SlicesOf(state).Exchange(
+  for (const StateToLoad& load : loads) {
+    const ShardState& state = *load.state;
+    ZEROTH_RETURN_IF_ERROR(SlicesOf(load).Exchange(
         state.shard, state.block, absl::StrCat(state.unit->name(), " ", state.name)));
   }
   return absl::OkStatus();
@@ -349,7 +353,7 @@ absl::StatusOr<LoadedState> LoadState(CheckpointReader& reader, Sharding& shardi
                                        "compare the checkpoint"));
   // From here on values change, so FailedPrecondition, which means that nothing has changed, must
   // not be returned. A file that is a link gives that code, too.
-  const absl::Status read = LoadPlan(reader, *plan, states, sharding, options);
+  const absl::Status read = LoadPlan(reader, *plan, loads, sharding, options);
   if (absl::IsFailedPrecondition(read)) return absl::InternalError(read.message());
   ZEROTH_RETURN_IF_ERROR(read);
   loaded.notes = Notes(differences);
