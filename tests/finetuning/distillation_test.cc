@@ -436,10 +436,10 @@ TEST(OnlineTeacherTest, TheProgramLearnsFromAModel) {
   expect_refused({"--objective=next_token", "--distill_divergence=forward"},
                  "only distill has a teacher");
   expect_refused({"--objective=next_token", "--teacher="}, "only distill has it");
-  expect_refused(
-      {absl::StrCat("--init_from=", model("mistral_tiny")),
-       absl::StrCat("--teacher=", model("llama_tiny")), "--eval_fraction=0", "--seq_len=128"},
-      "has 64 positions, expected at least --seq_len=128");
+  expect_refused({absl::StrCat("--init_from=", model("mistral_tiny")),
+                  absl::StrCat("--teacher=", model("llama_tiny")), "--eval_fraction=0",
+                  "--eval_every=0", "--seq_len=128"},
+                 "has 64 positions, expected at least --seq_len=128");
   auto config = nlohmann::json::parse(Read(fs::path(model("llama_tiny")) / "config.json"));
   config["vocab_size"] = 300;
   Write(scratch / "config.json", config.dump());
