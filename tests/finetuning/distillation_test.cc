@@ -17,6 +17,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/checkpoint/sharded/checkpoint_directory.h"
 #include "zeroth/core/base/file/json.h"
 #include "zeroth/core/base/file/temporary_directory.h"
 #include "zeroth/core/base/status_macros.h"
@@ -415,7 +416,7 @@ TEST(OnlineTeacherTest, TheProgramLearnsFromAModel) {
     EXPECT_NE(StepFacts(scratch / name), StepFacts(scratch / "alone"));
   }
   const Outcome resumed =
-      train("four", {absl::StrCat("--resume=", (scratch / "four/step-2").string()),
+      train("four", {absl::StrCat("--resume=", CheckpointPath((scratch / "four").string(), 2)),
                      absl::StrCat("--teacher=", model("gpt2_tiny")), "--world_size=2"});
   EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
   EXPECT_THAT(resumed.output, HasSubstr(absl::StrCat("--teacher is ", model("gpt2_tiny"), ", was ",
@@ -436,12 +437,14 @@ TEST(OnlineTeacherTest, TheProgramLearnsFromAModel) {
                  "only distill has a teacher");
   expect_refused({"--objective=next_token", "--teacher="}, "only distill has it");
   expect_refused({absl::StrCat("--init_from=", model("mistral_tiny")),
-                  absl::StrCat("--teacher=", model("llama_tiny")), "--seq_len=128"},
+                  absl::StrCat("--teacher=", model("llama_tiny")), "--eval_fraction=0",
+                  "--eval_every=0", "--seq_len=128"},
                  "has 64 positions, expected at least --seq_len=128");
   auto config = nlohmann::json::parse(Read(fs::path(model("llama_tiny")) / "config.json"));
   config["vocab_size"] = 300;
   Write(scratch / "config.json", config.dump());
-  expect_refused({"--init_from=", absl::StrCat("--model=", (scratch / "config.json").string())},
+  expect_refused({"--init_from=", absl::StrCat("--model=", (scratch / "config.json").string()),
+                  "--tokenizer=byte"},
                  "has a vocabulary of 257 tokens, and the model one of 300");
 }
 
