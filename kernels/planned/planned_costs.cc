@@ -361,5 +361,13 @@ absl::Status SupportsFp8(Kernels& kernels, const SupportsFp8Call&, CallTensors) 
 }
 const KernelTable<SupportsFp8Call>::Registration supports_fp8(kPlannedDeviceType, SupportsFp8);
 
+absl::Status PlanDividedLoss(Kernels& kernels, const PlanDividedLossCall& call, CallTensors) {
+  const bool is_gpu = static_cast<PlannedKernels&>(kernels).is_gpu();
+  *call.plan = is_gpu ? PlanDividedLossOnGpu(call) : PlanDividedLossOnCpu(call);
+  return absl::OkStatus();
+}
+const KernelTable<PlanDividedLossCall>::Registration plan_divided_loss(kPlannedDeviceType,
+                                                                       PlanDividedLoss);
+
 }  // namespace
 }  // namespace zeroth
