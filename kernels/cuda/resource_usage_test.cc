@@ -16,15 +16,15 @@ namespace {
 
 using KernelUsageTest = ResourceUsageTest;
 
-// Four kernels may spill: FillTable runs once for a table, and keeps digits of a large angle's
+// Three kernels may spill: FillTable runs once for a table, and keeps digits of a large angle's
 // quotient by pi in an array; attention's forward keeps up to four numbers more than there are
-// registers; ChooseExperts, with a thread for each token, five; SigmoidRouteGradient, likewise,
-// two. The kernels that compute in double precision sum or decide only a few numbers:
-// ChooseBySigmoid rounds a score once, so that every device chooses the same experts.
+// registers; SigmoidRouteGradient, with a thread for each token, two. The kernels that compute in
+// double precision sum or decide only a few numbers: SigmoidScores rounds a score once, so that
+// every device chooses the same experts.
 TEST_F(KernelUsageTest, NothingSpillsOrComputesInDoublePrecisionUnasked) {
-  CheckAll({"FillTable", "MmaForward<*", "ChooseExperts<*", "SigmoidRouteGradient<*"},
+  CheckAll({"FillTable", "MmaForward<*", "SigmoidRouteGradient<*"},
            {"FillTable", "MeanKernel", "ClipFactorKernel", "MeanByThread<*", "MeanByBlock<*",
-            "PairKernel", "PairMeans", "ChooseBySigmoid<*", "SigmoidRouteGradient<*"});
+            "PairKernel", "PairMeans", "ChooseExperts<*SigmoidScores<*", "SigmoidRouteGradient<*"});
 }
 
 // MapShape counts on kBlocksPerMultiprocessor resident blocks: if fewer fit, the rest run alone.
@@ -32,7 +32,8 @@ TEST_F(KernelUsageTest, AMultiprocessorHoldsTheBlocksOfAMap) {
   for (const char* const pattern :
        {"Map1<*", "Map2<*", "SwiGluForward<*", "Lookup<*", "SumBatch<*", "Rotate<*",
         "DequantizeKernel<*", "SumKernel<*", "EpilogueKernel<*", "RoundKernel<*", "LargestKernel<*",
-        "AdamWKernel<*", "PrepareKeys", "UnpackNf4<*", "UnpackInt8<*", "UnpackGguf<*"}) {
+        "AdamWKernel<*", "PrepareKeys", "PlacePairs", "UnpackNf4<*", "UnpackInt8<*",
+        "UnpackGguf<*"}) {
     ForEach(pattern, [](const KernelCode& kernel) {
       EXPECT_EQ(kernel.block_threads, kMapThreads);
       EXPECT_GE(BlocksByRegisters(kernel, kMapThreads), kBlocksPerMultiprocessor);
@@ -63,6 +64,9 @@ TEST_F(KernelUsageTest, AMultiprocessorHoldsTheBlocksThatPlansCountOn) {
            Residency{"NormGradients<*", 256, 2},
            Residency{"NormForward<*", 128, 8},
            Residency{"NormInputGradient<*", 128, 8},
+           Residency{"ChooseExperts<*", 128, 8},
+           Residency{"ScatterRows<*", 128, 8},
+           Residency{"CombineRows<*", 128, 8},
        }) {
     ForEach(expected.pattern, [&](const KernelCode& kernel) {
       EXPECT_EQ(kernel.block_threads, expected.threads);
@@ -90,6 +94,8 @@ TEST_F(KernelUsageTest, PacksMoveAtOnce) {
            Widths{"SwiGluForward<8, *", 16, 2, 1},
            Widths{"SwiGluGradient<8, *", 16, 3, 2},
            Widths{"Lookup<8, *", 16, 2, 1},
+           Widths{"ScatterRows<8, *", 16, 1, 1},
+           Widths{"CombineRows<8, *", 16, 2, 1},
            Widths{"Rotate<8, *", 16, 6, 2},
            Widths{"Rotate<4, *", 16, 4, 2},
            Widths{"SquareSums<float>", 16, 4, 0},

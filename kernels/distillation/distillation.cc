@@ -80,6 +80,9 @@ absl::Status DistillGradient(Kernels& kernels, const DistillGradientArgs& args) 
                   absl::StrCat("[parts, ", call.rows, ", ", kDistillStatistics, "]"));
     return op.status();
   }
+  call.padding = args.padding;
+  op.Require(args.padding >= 0 && args.padding <= call.columns, "padding",
+             absl::StrCat("is ", args.padding, ", expected 0 to the ", call.columns, " columns"));
   call.parts = args.statistics.dim(0);
   op.Exactly("statistics", args.statistics, {call.parts, call.rows, kDistillStatistics},
              DType::kFloat32);

@@ -177,13 +177,14 @@ double SumOfParts(const DistillGradientCall& call, int64_t row, int64_t at) {
 // Lists the columns of the teacher and the target, and what is subtracted from their gradients.
 void FindSubtracted(const DistillGradientCall& call, int64_t row, const std::vector<double>& p,
                     double of_teacher, double of_target, SubtractedColumns& subtracted) {
+  const int64_t tokens = call.columns - call.padding;
   subtracted.columns.clear();
   subtracted.by.clear();
   int64_t target = call.targets[row];
-  if (target >= call.columns) target = -1;  // in another part
+  if (target >= tokens) target = -1;  // in another part
   for (int64_t j = 0; j < call.teacher.k; ++j) {
     const int64_t column = call.teacher.ids[row * call.teacher.k + j] - call.teacher.first;
-    if (column < 0 || column >= call.columns) continue;
+    if (column < 0 || column >= tokens) continue;
     double by = of_teacher * p[static_cast<size_t>(j)];
     if (column == target) {
       by += of_target;
@@ -204,6 +205,7 @@ absl::Status DistillGradient(const DistillGradientCall& call, CpuKernels&) {
   const double factor = divisor == 0 ? 0.0 : static_cast<double>(call.grad_scale) / divisor;
   const auto alpha = static_cast<double>(call.teacher.options.alpha);
   const auto temperature = static_cast<double>(call.teacher.options.temperature);
+  const int64_t tokens = call.columns - call.padding;
   return ForRows(call.rows, call.columns, [&](int64_t begin, int64_t end) {
     std::vector<double> p(static_cast<size_t>(call.teacher.k));
     SubtractedColumns subtracted;
@@ -233,7 +235,9 @@ absl::Status DistillGradient(const DistillGradientCall& call, CpuKernels&) {
       gradient.hard_max = hard.max;
       gradient.cap = call.logit_cap;
       HWY_DYNAMIC_DISPATCH(WriteGradientRow)
-      (gradient, call.logits + row * call.columns, call.columns, subtracted, call.dtype, to);
+      (gradient, call.logits + row * call.columns, tokens, subtracted, call.dtype, to);
+      HWY_DYNAMIC_DISPATCH(WriteZeros)
+      (call.padding, call.dtype, Advance(to, tokens, call.dtype));
     }
   });
 }

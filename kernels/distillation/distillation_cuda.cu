@@ -147,6 +147,7 @@ __global__ void __launch_bounds__(kRowThreads) GradientKernel(DistillGradientCal
   const float factor = *call.divisor == 0.0f ? 0.0f : call.grad_scale / *call.divisor;
   const float of_teacher = factor * alpha * temperature;
   const float of_target = factor * (1.0f - alpha);
+  const int64_t tokens = call.columns - call.padding;
   const float* const x = call.logits + row * call.columns;
   const auto column_of = [&](int64_t j) { return int64_t{ids[j]} - teacher.first; };
   // The gradient of a logit, less `by`.
@@ -163,16 +164,16 @@ __global__ void __launch_bounds__(kRowThreads) GradientKernel(DistillGradientCal
   // The logits of the teacher's tokens are kept, because `out` may be x.
   for (int64_t j = threadIdx.x; j < teacher.k; j += kRowThreads) {
     const int64_t column = column_of(j);
-    teacher_logits[j] = column >= 0 && column < call.columns ? x[column] : 0.0f;
+    teacher_logits[j] = column >= 0 && column < tokens ? x[column] : 0.0f;
   }
   __syncthreads();
   for (int64_t i = threadIdx.x; i < call.columns; i += kRowThreads) {
-    out[i] = FromFloat<T>(gradient(x[i], i == target ? of_target : 0.0f));
+    out[i] = FromFloat<T>(i < tokens ? gradient(x[i], i == target ? of_target : 0.0f) : 0.0f);
   }
   __syncthreads();
   for (int64_t j = threadIdx.x; j < teacher.k; j += kRowThreads) {
     const int64_t column = column_of(j);
-    if (column < 0 || column >= call.columns) continue;
+    if (column < 0 || column >= tokens) continue;
     const float p = expf(log_probs[j] * inverse - known.largest) / known.sum;
     const float hot = column == target ? of_target : 0.0f;
     out[column] = FromFloat<T>(gradient(teacher_logits[j], __fmaf_rn(of_teacher, p, hot)));

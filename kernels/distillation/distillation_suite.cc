@@ -60,6 +60,7 @@ TEST_P(DistillationSuite, PartsTogetherAreTheDefinition) {
     options.alpha = std::vector<float>{0.0f, 0.3f, 1.0f}[static_cast<size_t>(RandomSize(0, 2))];
     options.temperature = std::vector<float>{1.0f, 2.5f, 0.5f}[static_cast<size_t>(trial / 3 % 3)];
     const double cap = trial % 2 == 0 ? 0 : 4;
+    const int64_t padding = trial % 4 < 2 ? 0 : RandomSize(1, 9);
     const std::vector<float> raw = RandomNormal(rows * vocab, 2.0f);
     std::vector<float> logits = raw;
     for (float& x : logits) x = cap > 0 ? static_cast<float>(cap * std::tanh(x / cap)) : x;
@@ -111,6 +112,7 @@ TEST_P(DistillationSuite, PartsTogetherAreTheDefinition) {
       for (int64_t row = 0; row < rows; ++row) {
         const auto first = logits.begin() + row * vocab + begin;
         columns.insert(columns.end(), first, first + count);
+        columns.insert(columns.end(), static_cast<size_t>(padding), 50.0f);
         const int32_t target = targets[static_cast<size_t>(row)];
         const bool is_here = target >= begin && target < begin + count;
         local.push_back(
@@ -118,13 +120,15 @@ TEST_P(DistillationSuite, PartsTogetherAreTheDefinition) {
       }
       DistillGradientArgs& args = of_parts.emplace_back();
       args.teacher = {all_ids, all_log_probs, begin, options};
-      args.logits = Upload({rows, count}, columns);
+      args.logits = Upload({rows, count + padding}, columns);
+      args.padding = padding;
       args.targets = UploadTokens({rows}, local);
       args.statistics = statistics;
       args.divisor = Upload({1}, {static_cast<float>(kDivisor)});
       args.logit_cap = static_cast<float>(cap);
       args.losses = Unwritten({rows});
-      args.dlogits = dtype == DType::kFloat32 ? args.logits : Unwritten({rows, count}, dtype);
+      args.dlogits =
+          dtype == DType::kFloat32 ? args.logits : Unwritten({rows, count + padding}, dtype);
       ASSERT_TRUE(kernels::DistillStatistics(kernels(),
                                              {args.teacher, args.logits, 0, count, args.targets,
                                               statistics.View(part * rows * kDistillStatistics,
@@ -138,7 +142,8 @@ TEST_P(DistillationSuite, PartsTogetherAreTheDefinition) {
       std::vector<double> expected;
       for (int64_t row = 0; row < rows; ++row) {
         const auto first = gradient.begin() + row * vocab + begin_of(part);
-        expected.insert(expected.end(), first, first + args.logits.dim(1));
+        expected.insert(expected.end(), first, first + args.logits.dim(1) - padding);
+        expected.insert(expected.end(), static_cast<size_t>(padding), 0.0);
       }
       ExpectCloseIn(dtype, Download(args.dlogits), expected, 4e-6, 4e-7, "dlogits");
     }

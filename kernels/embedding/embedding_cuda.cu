@@ -1,12 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include <algorithm>
-#include <bit>
 #include <cstdint>
 #include <memory>
 #include <utility>
-
-#include <cub/device/device_radix_sort.cuh>
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/device/cuda/cuda_status.h"
@@ -14,6 +10,7 @@
 #include "zeroth/kernels/cuda/cuda_kernels.h"
 #include "zeroth/kernels/cuda/data_error_report.h"
 #include "zeroth/kernels/cuda/dispatch.h"
+#include "zeroth/kernels/cuda/radix_sort.h"
 #include "zeroth/kernels/embedding/embedding.h"
 
 namespace zeroth::cuda {
@@ -84,15 +81,8 @@ absl::StatusOr<SortedPlaces> SortPlaces(int64_t count, int64_t limit, const int3
   int32_t* const sorted_places = sorted_keys + count;
   ZEROTH_RETURN_IF_ERROR(
       ZEROTH_MAP(PrepareKeys, count, target, count, limit, tokens, keys, places));
-  const int bits = std::max<int>(1, std::bit_width(static_cast<uint64_t>(limit - 1)));
-  size_t scratch_bytes = 0;
-  const auto sort = [&](void* scratch) {
-    return cub::DeviceRadixSort::SortPairs(scratch, scratch_bytes, keys, sorted_keys, places,
-                                           sorted_places, count, 0, bits, target.stream);
-  };
-  ZEROTH_CUDA_RETURN_IF_ERROR(sort(nullptr));  // sets scratch_bytes
-  ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Buffer> scratch, kernels.Scratch(scratch_bytes));
-  ZEROTH_CUDA_RETURN_IF_ERROR(sort(scratch->data()));
+  ZEROTH_RETURN_IF_ERROR(
+      SortByKey(count, limit, keys, places, sorted_keys, sorted_places, kernels));
   return SortedPlaces{std::move(memory), sorted_keys, sorted_places};
 }
 

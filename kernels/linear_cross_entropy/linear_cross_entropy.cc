@@ -29,7 +29,7 @@ size_t Aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
 
 LossPlan PlanLoss(const LinearCrossEntropyCall& call) {
   LossPlan plan;
-  plan.words = (call.vocab + 7) / 8 * 8;  // rows start on 16 bytes in 16-bit types too
+  plan.words = (call.vocab + kLossColumnStep - 1) / kLossColumnStep * kLossColumnStep;
   plan.pads_weight = plan.words > call.vocab;
   const int64_t row_bytes = std::max<int64_t>(plan.words, 1) * 4;
   const int64_t bytes =

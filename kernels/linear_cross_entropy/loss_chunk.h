@@ -76,10 +76,11 @@ struct LossChunk {
 // On a GPU: how a call is cut into chunks of rows, and the layout of its scratch memory, 256-byte
 // aligned. Logits are fp32. Their gradients overwrite them row by row, in the call's dtype, for the
 // matmuls that follow.
+inline constexpr int64_t kLossColumnStep = 8;  // rows start on 16 bytes in 16-bit types too
 struct LossPlan {
   int64_t chunk_rows = 0;  // number of rows whose logits exist at a time
-  // The vocabulary, rounded up to a multiple of 8: the width of logits and of the matmuls. Matmuls
-  // of other sizes run on slow kernels.
+  // The vocabulary, rounded up to a multiple of kLossColumnStep: the width of logits and of the
+  // matmuls. Matmuls of other sizes run on slow kernels.
   int64_t words = 0;
   // Whether the vocabulary is shorter than `words`, so that the weight is copied to scratch memory
   // and padded with rows of zeros.

@@ -267,6 +267,17 @@ KernelCost CostOf(const Fp8GemmCall& call, const PlannedKernels& kernels, CallTe
                    Bytes(call.m * call.n, call.c_dtype)};
 }
 
+// On a GPU a kernel chooses the experts and numbers the pairs, CUB sorts the pairs by expert in one
+// pass of three kernels and as many fills, and another kernel places them. That is seven accesses
+// to each pair beside the tensors.
+KernelCost CostOf(const RouteCall& call, const PlannedKernels& kernels, CallTensors tensors) {
+  if (!kernels.is_gpu() || !AreOwn(kernels)) return {.bytes = Bytes(tensors)};
+  const int64_t pairs = call.tokens * call.top_k;
+  return {.bytes = Bytes(tensors) + Bytes(7 * pairs, DType::kInt32),
+          .launches = 8,
+          .scratch = 3 * pairs * static_cast<int64_t>(sizeof(int32_t))};
+}
+
 // The throughput of grouped_gemm.cu, which step times of a model with 128 experts on an H200 put at
 // 120 to 150 TFLOP/s.
 double GroupedFlopsPerSecond(DType dtype, const PlannedKernels& kernels) {
@@ -367,6 +378,14 @@ absl::Status SupportsFp8(Kernels& kernels, const SupportsFp8Call&, CallTensors) 
   return Unimplemented(machine.name, " has no matmuls of 8-bit floats; leave --fp8 out");
 }
 const KernelTable<SupportsFp8Call>::Registration supports_fp8(kPlannedDeviceType, SupportsFp8);
+
+absl::Status PlanDividedLoss(Kernels& kernels, const PlanDividedLossCall& call, CallTensors) {
+  const bool is_gpu = static_cast<PlannedKernels&>(kernels).is_gpu();
+  *call.plan = is_gpu ? PlanDividedLossOnGpu(call) : PlanDividedLossOnCpu(call);
+  return absl::OkStatus();
+}
+const KernelTable<PlanDividedLossCall>::Registration plan_divided_loss(kPlannedDeviceType,
+                                                                       PlanDividedLoss);
 
 }  // namespace
 }  // namespace zeroth

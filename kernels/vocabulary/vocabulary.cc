@@ -2,11 +2,38 @@
 
 #include "zeroth/kernels/vocabulary/vocabulary.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/linear_cross_entropy/loss_chunk.h"
 #include "zeroth/kernels/operation.h"
 
-namespace zeroth::kernels {
+namespace zeroth {
+
+// Both depend on the whole vocabulary, so that chunks, and sums over them, do not depend on the
+// number of ranks.
+
+DividedLossPlan PlanDividedLossOnCpu(const PlanDividedLossCall& call) {
+  // Limit on a chunk's logits, over all ranks; and the fewest rows of a chunk.
+  constexpr int64_t kLogitsBytes = int64_t{64} << 20;
+  constexpr int64_t kLeastRows = 128;
+  const int64_t row_bytes = call.models * call.vocab * static_cast<int64_t>(sizeof(float));
+  const int64_t most = std::max(kLeastRows, kLogitsBytes / row_bytes);
+  const int64_t chunks = std::max<int64_t>(1, (call.rows + most - 1) / most);
+  return {.chunk_rows = (call.rows + chunks - 1) / chunks};
+}
+
+DividedLossPlan PlanDividedLossOnGpu(const PlanDividedLossCall& call) {
+  LinearCrossEntropyCall undivided;
+  undivided.rows = call.rows;
+  undivided.dim = call.dim;
+  undivided.vocab = call.models * call.vocab;
+  return {.chunk_rows = PlanLoss(undivided).chunk_rows, .column_step = kLossColumnStep};
+}
+
+namespace kernels {
 namespace {
 
 bool IsPart(Operation& op, int64_t first, int64_t count, int64_t all) {
@@ -20,6 +47,15 @@ bool IsMatrix(Operation& op, const Tensor& logits) {
 }
 
 }  // namespace
+
+absl::StatusOr<DividedLossPlan> PlanDividedLoss(Kernels& kernels, int64_t rows, int64_t dim,
+                                                int64_t vocab, int64_t models) {
+  ZEROTH_RETURN_IF_ERROR(Operation("PlanDividedLoss", kernels).Supports<PlanDividedLossCall>());
+  DividedLossPlan plan;
+  ZEROTH_RETURN_IF_ERROR(KernelTable<PlanDividedLossCall>::Find(kernels)(
+      kernels, {rows, dim, vocab, models, &plan}, {}));
+  return plan;
+}
 
 absl::Status LocalIds(Kernels& kernels, const LocalIdsArgs& args) {
   Operation op("LocalIds", kernels);
@@ -68,10 +104,12 @@ absl::Status SoftmaxGradient(Kernels& kernels, const SoftmaxGradientArgs& args) 
   if (args.row_weights.defined()) {
     op.Count("row_weights", args.row_weights, rows, DType::kFloat32);
   }
+  op.Require(args.padding >= 0 && args.padding <= columns, "padding",
+             absl::StrCat("is ", args.padding, ", expected 0 to the ", columns, " columns"));
   op.Count("losses", args.losses, rows, DType::kFloat32);
   if (args.dlogits.defined()) op.Exactly("dlogits", args.dlogits, {rows, columns}, type);
   if (!op.ok()) return op.status();
-  return op.Run(SoftmaxGradientCall{rows, columns, parts, args.logits.data<float>(),
+  return op.Run(SoftmaxGradientCall{rows, columns, args.padding, parts, args.logits.data<float>(),
                                     args.targets.data<int32_t>(), args.statistics.data<float>(),
                                     args.divisor.data<float>(), DataOrNull(args.row_weights),
                                     args.grad_scale, args.logit_cap, args.losses.data<float>(),
@@ -92,4 +130,5 @@ absl::Status SupportsDividedVocabulary(Kernels& kernels) {
   return Operation("LocalIds", kernels).Supports<LocalIdsCall>();
 }
 
-}  // namespace zeroth::kernels
+}  // namespace kernels
+}  // namespace zeroth

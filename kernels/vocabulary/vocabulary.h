@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/tensor/tensor.h"
@@ -39,11 +40,12 @@ struct SoftmaxStatisticsArgs {
 };
 
 struct SoftmaxGradientArgs {
-  Tensor logits;       // fp32 [rows, columns]; if logit_cap is above 0, capped (BasicOp::kSoftCap)
-  Tensor targets;      // int32 [rows], local; rows with -100 do not count
-  Tensor statistics;   // fp32 [parts, rows, kSoftmaxStatistics], of all parts of the vocabulary
-  Tensor divisor;      // fp32 [1]: divides the sum of losses; for the mean, `counted` of LocalIds
-  Tensor row_weights;  // fp32 [rows]: multiply the rows' gradients. Undefined: all 1
+  Tensor logits;        // fp32 [rows, columns]; if logit_cap is above 0, capped (BasicOp::kSoftCap)
+  Tensor targets;       // int32 [rows], local; rows with -100 do not count
+  Tensor statistics;    // fp32 [parts, rows, kSoftmaxStatistics], of all parts of the vocabulary
+  Tensor divisor;       // fp32 [1]: divides the sum of losses; for the mean, `counted` of LocalIds
+  Tensor row_weights;   // fp32 [rows]: multiply the rows' gradients. Undefined: all 1
+  int64_t padding = 0;  // this many last columns are no tokens; their gradients are 0
   float grad_scale = 1.0f;
   float logit_cap = 0.0f;  // above 0: the gradients are those of the logits before this cap
   Tensor losses;  // fp32 [rows], overwritten: -log softmax(logits)[target], or 0 for a row that
@@ -59,7 +61,21 @@ struct MeanLossArgs {
   Tensor loss;     // fp32 [1]: sum of losses / divisor; 0 if that is 0
 };
 
+// How a device best computes the loss of a vocabulary that is divided among ranks.
+struct DividedLossPlan {
+  int64_t chunk_rows = 0;  // rows whose logits exist at a time; does not depend on the ranks
+  // A rank's columns should be padded to a multiple of this. Matmuls of other sizes may run on slow
+  // kernels.
+  int64_t column_step = 1;
+};
+
 namespace kernels {
+
+// Returns the plan for hidden [rows, dim] and a weight of all ranks together, [vocab, dim]. A chunk
+// has the logits of so many `models`: two with a teacher beside the student. Unimplemented if the
+// device has no operations for divided vocabularies.
+absl::StatusOr<DividedLossPlan> PlanDividedLoss(Kernels& kernels, int64_t rows, int64_t dim,
+                                                int64_t vocab, int64_t models = 1);
 
 absl::Status LocalIds(Kernels& kernels, const LocalIdsArgs& args);
 absl::Status SoftmaxStatistics(Kernels& kernels, const SoftmaxStatisticsArgs& args);
@@ -94,6 +110,7 @@ struct SoftmaxStatisticsCall {
 struct SoftmaxGradientCall {
   int64_t rows = 0;
   int64_t columns = 0;
+  int64_t padding = 0;
   int64_t parts = 0;
   const float* logits = nullptr;
   const int32_t* targets = nullptr;
@@ -112,5 +129,16 @@ struct MeanLossCall {
   const float* divisor = nullptr;
   float* loss = nullptr;
 };
+struct PlanDividedLossCall {
+  int64_t rows = 0;
+  int64_t dim = 0;
+  int64_t vocab = 0;
+  int64_t models = 1;
+  DividedLossPlan* plan = nullptr;  // overwritten
+};
+
+// The plans of processors and of GPUs.
+DividedLossPlan PlanDividedLossOnCpu(const PlanDividedLossCall& call);
+DividedLossPlan PlanDividedLossOnGpu(const PlanDividedLossCall& call);
 
 }  // namespace zeroth

@@ -1,6 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
 #include <cmath>
+#include <cstring>
 
 #include "zeroth/core/base/ignored_target.h"
 #include "zeroth/core/base/status_macros.h"
@@ -78,9 +79,12 @@ absl::Status SoftmaxGradient(const SoftmaxGradientCall& call, CpuKernels&) {
               : 0.0f;
       if (call.dlogits == nullptr) continue;
       const float weight = call.row_weights == nullptr ? 1.0f : call.row_weights[row];
-      SoftmaxGradientRow(call.logits + row * call.columns, call.columns, target, all.max, all.sum,
-                         factor * weight, call.logit_cap, call.dtype,
-                         Advance(call.dlogits, row * call.columns, call.dtype));
+      const int64_t tokens = call.columns - call.padding;
+      void* const to = Advance(call.dlogits, row * call.columns, call.dtype);
+      SoftmaxGradientRow(call.logits + row * call.columns, tokens, target, all.max, all.sum,
+                         factor * weight, call.logit_cap, call.dtype, to);
+      std::memset(Advance(to, tokens, call.dtype), 0,
+                  static_cast<size_t>(call.padding) * SizeOf(call.dtype));
     }
   });
 }
@@ -94,6 +98,12 @@ absl::Status MeanLoss(const MeanLossCall& call, CpuKernels&) {
   return absl::OkStatus();
 }
 const OnCpu<MeanLoss> mean_loss;
+
+const KernelTable<PlanDividedLossCall>::Registration plan_divided_loss(
+    "cpu", [](Kernels&, const PlanDividedLossCall& call, CallTensors) {
+      *call.plan = PlanDividedLossOnCpu(call);
+      return absl::OkStatus();
+    });
 
 }  // namespace
 }  // namespace zeroth::cpu

@@ -94,9 +94,10 @@ __global__ void __launch_bounds__(kRowThreads) GradientKernel(SoftmaxGradientCal
   const float scale = factor / sum;
   const float* const x = call.logits + row * call.columns;
   T* const out = static_cast<T*>(call.dlogits) + row * call.columns;
+  const int64_t tokens = counts ? call.columns - call.padding : 0;
   for (int64_t i = threadIdx.x; i < call.columns; i += kRowThreads) {
     const float hot = i == target ? factor : 0.0f;
-    float gradient = counts ? expf(x[i] - max) * scale - hot : 0.0f;
+    float gradient = i < tokens ? expf(x[i] - max) * scale - hot : 0.0f;
     if (call.logit_cap > 0.0f) {
       const float t = x[i] / call.logit_cap;
       gradient *= __fmaf_rn(-t, t, 1.0f);
@@ -147,6 +148,12 @@ absl::Status MeanLoss(const MeanLossCall& call, CudaKernels& kernels) {
   return ZEROTH_LAUNCH(MeanKernel, Blocks(1, kRowThreads), kernels.target().stream, call);
 }
 const OnCuda<MeanLoss> mean_loss;
+
+const KernelTable<PlanDividedLossCall>::Registration plan_divided_loss(
+    "cuda", [](Kernels&, const PlanDividedLossCall& call, CallTensors) {
+      *call.plan = PlanDividedLossOnGpu(call);
+      return absl::OkStatus();
+    });
 
 }  // namespace
 }  // namespace zeroth::cuda

@@ -55,6 +55,7 @@ TEST_P(VocabularySuite, PartsTogetherAreTheWholeSoftmax) {
     const int64_t parts = RandomSize(1, 5);
     std::vector<float> logits = RandomNormal(rows * vocab, 3.0f);
     const float cap = trial % 2 == 0 ? 0.0f : 4.0f;
+    const int64_t padding = trial % 4 < 2 ? 0 : RandomSize(1, 9);
     for (float& x : logits) x = cap > 0 ? cap * std::tanh(x / cap) : x;
     std::vector<int32_t> targets;
     for (int64_t row = 0; row < rows; ++row) {
@@ -76,8 +77,9 @@ TEST_P(VocabularySuite, PartsTogetherAreTheWholeSoftmax) {
       for (int64_t row = 0; row < rows; ++row) {
         const auto first = logits.begin() + row * vocab + begin;
         columns.insert(columns.end(), first, first + count);
+        columns.insert(columns.end(), static_cast<size_t>(padding), 50.0f);
       }
-      local_logits.push_back(Upload({rows, count}, columns));
+      local_logits.push_back(Upload({rows, count + padding}, columns));
       local_targets.push_back(UploadTokens({rows}, std::vector<int32_t>(rows)));
       ASSERT_TRUE(kernels::LocalIds(
                       kernels(), {all_targets, begin, count, vocab, local_targets.back(), counted})
@@ -97,14 +99,17 @@ TEST_P(VocabularySuite, PartsTogetherAreTheWholeSoftmax) {
       args.statistics = statistics;
       args.divisor = counted;
       args.logit_cap = cap;
+      args.padding = padding;
       args.losses = Unwritten({rows});
-      args.dlogits = dtype == DType::kFloat32 ? args.logits : Unwritten({rows, count}, dtype);
+      args.dlogits =
+          dtype == DType::kFloat32 ? args.logits : Unwritten({rows, count + padding}, dtype);
       ASSERT_TRUE(kernels::SoftmaxGradient(kernels(), args).ok());
       ExpectClose(Download(args.losses), expected.losses, 1e-6, 1e-6, "losses");
       std::vector<double> gradient;
       for (int64_t row = 0; row < rows; ++row) {
         const auto first = expected.gradient.begin() + row * vocab + begin;
         gradient.insert(gradient.end(), first, first + count);
+        gradient.insert(gradient.end(), static_cast<size_t>(padding), 0.0);
       }
       ExpectCloseIn(dtype, Download(args.dlogits), gradient, 4e-6, 1e-9, "dlogits");
       const Tensor loss = Unwritten({1});
@@ -118,6 +123,27 @@ TEST_P(VocabularySuite, PartsTogetherAreTheWholeSoftmax) {
       ExpectClose(Download(loss), {mean / rows_counted}, 1e-6, 1e-7, "loss");
     }
   }
+}
+
+TEST_P(VocabularySuite, RefusesMorePaddingThanColumns) {
+  SoftmaxGradientArgs args;
+  args.logits = Upload({2, 3}, RandomNormal(6));
+  args.targets = UploadTokens({2}, {0, 1});
+  args.statistics = Unwritten({1, 2, kSoftmaxStatistics});
+  args.divisor = Upload({1}, {2.0f});
+  args.losses = Unwritten({2});
+  args.padding = 4;
+  ExpectInvalid(kernels::SoftmaxGradient(kernels(), args), {"padding", "is 4", "3 columns"});
+}
+
+// Of Llama 3: chunks as large as the device's undivided loss has.
+TEST_P(VocabularySuite, PlansTheLossForTheDevice) {
+  const absl::StatusOr<DividedLossPlan> plan =
+      kernels::PlanDividedLoss(kernels(), 8192, 4096, 128256);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const bool is_gpu = kernels().device().type() == "cuda";
+  EXPECT_EQ(plan->chunk_rows, is_gpu ? 2048 : 128);
+  EXPECT_EQ(plan->column_step, is_gpu ? 8 : 1);
 }
 
 TEST_P(VocabularySuite, SaysWhichTokensAreHere) {

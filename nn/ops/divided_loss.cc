@@ -18,19 +18,6 @@
 namespace zeroth {
 namespace {
 
-// Limit on a chunk's logits, over all ranks; and the fewest rows of a chunk.
-constexpr int64_t kLogitsBytes = int64_t{64} << 20;
-constexpr int64_t kLeastRows = 128;
-
-// `models` have logits, of the student and perhaps of its teacher. Depends on the whole vocabulary,
-// so that chunks, and sums over them, do not depend on the number of ranks.
-int64_t ChunkRows(int64_t rows, int64_t vocab, int64_t models) {
-  const int64_t most =
-      std::max(kLeastRows, kLogitsBytes / (models * vocab * static_cast<int64_t>(sizeof(float))));
-  const int64_t chunks = std::max<int64_t>(1, (rows + most - 1) / most);
-  return (rows + chunks - 1) / chunks;
-}
-
 // The state of the computation of one loss.
 class DividedLoss {
  public:
@@ -52,10 +39,16 @@ class DividedLoss {
  private:
   int64_t rows() const { return hidden_.dim(0); }
   int64_t dim() const { return hidden_.dim(1); }
-  int64_t width() const { return values_.dim(0); }
+  int64_t columns() const { return weight_.shape().dim(0); }  // of the vocabulary, on this rank
+  int64_t width() const { return columns() + padding_; }
   int index() const { return ranks_ == nullptr ? 0 : ranks_->index(); }
   int size() const { return ranks_ == nullptr ? 1 : ranks_->size(); }
   int pieces() const { return ranks_ == nullptr ? 1 : ranks_->options().pieces(); }
+  absl::Status Prepare();
+  // Copies [columns(), dim] to the first rows of `to`, [width(), dim], and zeros to the others.
+  absl::Status Pad(const Tensor& from, const Tensor& to);
+  // Returns the rows of the vocabulary of a padded [width(), dim].
+  Tensor Unpadded(const Tensor& padded) const { return padded.View(0, Shape({columns(), dim()})); }
   absl::Status PrepareGradients();
   absl::Status Chunks();
   absl::StatusOr<Tensor> ComputeObjective(TokenObjective& objective, const Tensor& targets);
@@ -89,6 +82,7 @@ class DividedLoss {
     args.divisor = divisor_;
     args.grad_scale = context_.loss_scale();
     args.logit_cap = logit_cap_;
+    if constexpr (requires { args.padding; }) args.padding = padding_;
     args.losses = losses_.View(chunk.begin, Shape({chunk.student.dim(0)}));
     args.dlogits = dlogits;
     return args;
@@ -98,6 +92,7 @@ class DividedLoss {
   TeacherArgs TeacherOf(int64_t begin, int64_t count) const;
   absl::Status ChunkGradients(const Tensor& hidden, const Tensor& dlogits, int64_t begin);
   absl::Status StoreWeightGradient();
+  bool SumsInSlot() const { return padding_ == 0 && slot_.tensor.dtype() == DType::kFloat32; }
   // Returns the first column, within this rank's part, and the number of columns of one of its
   // pieces.
   std::pair<int64_t, int64_t> Piece(int piece) const {
@@ -105,6 +100,11 @@ class DividedLoss {
     const int64_t of_rank = int64_t{index()} * pieces() + piece;
     const int64_t begin = BeginOfShare(vocab_, of_rank, of_all) - first_;
     return {begin, BeginOfShare(vocab_, of_rank + 1, of_all) - first_ - begin};
+  }
+  // Like Piece, with the padding, which only a rank of one piece has.
+  std::pair<int64_t, int64_t> PaddedPiece(int piece) const {
+    const auto [begin, count] = Piece(piece);
+    return {begin, count + padding_};
   }
 
   Context& context_;
@@ -114,7 +114,9 @@ class DividedLoss {
   const float logit_cap_;  // 0: none
   const int64_t vocab_;
   const int64_t first_;
-  Tensor values_;
+  int64_t chunk_rows_ = 0;
+  int64_t padding_ = 0;  // columns of zeros behind this rank's part of the vocabulary
+  Tensor values_;        // [width(), dim]
   Tensor local_targets_;
   Tensor counted_;
   Tensor divisor_;  // of the sum of losses
@@ -122,17 +124,45 @@ class DividedLoss {
   Tensor losses_;
   Tensor dhidden_;
   Parameter::GradientSlot slot_;  // undefined for a frozen weight
-  Tensor weight_sum_;             // sum over chunks; the slot's tensor if that is fp32
+  // Sum over chunks, [width(), dim]; the slot's tensor if that is fp32 and there is no padding.
+  Tensor weight_sum_;
   bool weight_sum_begun_ = false;
 };
 
-absl::StatusOr<Tensor> DividedLoss::Compute(const Tensor& targets) {
+absl::Status DividedLoss::Prepare() {
+  ZEROTH_ASSIGN_OR_RETURN(const DividedLossPlan plan,
+                          kernels::PlanDividedLoss(context_.kernels(), rows(), dim(), vocab_,
+                                                   HasWholeTeacher() ? 2 : 1));
+  chunk_rows_ = plan.chunk_rows;
   ZEROTH_ASSIGN_OR_RETURN(values_, FullValues(weight_));
+  // Several pieces would need padding between them, which targets do not count. A teacher's head is
+  // not padded, and the logits of both models have the same columns.
+  const int64_t beyond = columns() % plan.column_step;
+  if (pieces() > 1 || beyond == 0 || HasWholeTeacher()) return absl::OkStatus();
+  padding_ = plan.column_step - beyond;
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor padded,
+                          context_.Empty(Shape({width(), dim()}), values_.dtype()));
+  ZEROTH_RETURN_IF_ERROR(Pad(values_, padded));
+  values_ = padded;
+  return absl::OkStatus();
+}
+
+absl::Status DividedLoss::Pad(const Tensor& from, const Tensor& to) {
+  ZEROTH_RETURN_IF_ERROR(kernels::Cast(context_.kernels(), from, Unpadded(to)));
+  if (padding_ == 0) return absl::OkStatus();
+  return kernels::Basic(context_.kernels(),
+                        {.op = BasicOp::kFill,
+                         .out = to.View(columns() * dim(), Shape({padding_, dim()})),
+                         .scalar = 0.0f});
+}
+
+absl::StatusOr<Tensor> DividedLoss::Compute(const Tensor& targets) {
+  ZEROTH_RETURN_IF_ERROR(Prepare());
   ZEROTH_ASSIGN_OR_RETURN(local_targets_, context_.Empty(Shape({rows()}), DType::kInt32));
   ZEROTH_ASSIGN_OR_RETURN(counted_, context_.Empty(Shape({1}), DType::kFloat32));
   ZEROTH_ASSIGN_OR_RETURN(losses_, context_.Empty(Shape({rows()}), DType::kFloat32));
   ZEROTH_RETURN_IF_ERROR_WITH(
-      kernels::LocalIds(context_.kernels(), {targets.Reshape(Shape({rows()})), first_, width(),
+      kernels::LocalIds(context_.kernels(), {targets.Reshape(Shape({rows()})), first_, columns(),
                                              vocab_, local_targets_, counted_}),
       "targets");
   divisor_ = context_.token_divisor().defined() ? context_.token_divisor() : counted_;
@@ -163,9 +193,8 @@ absl::StatusOr<Tensor> DividedLoss::ComputeObjective(TokenObjective& objective,
 }
 
 absl::Status DividedLoss::Chunks() {
-  const int64_t chunk = ChunkRows(rows(), vocab_, HasWholeTeacher() ? 2 : 1);
-  for (int64_t begin = 0; begin < rows(); begin += chunk) {
-    ZEROTH_RETURN_IF_ERROR(Chunk(begin, std::min(chunk, rows() - begin)));
+  for (int64_t begin = 0; begin < rows(); begin += chunk_rows_) {
+    ZEROTH_RETURN_IF_ERROR(Chunk(begin, std::min(chunk_rows_, rows() - begin)));
   }
   return slot_.tensor.defined() ? StoreWeightGradient() : absl::OkStatus();
 }
@@ -177,10 +206,9 @@ absl::Status DividedLoss::PrepareGradients() {
   ZEROTH_ASSIGN_OR_RETURN(slot_, weight_.TakeGradient());
   weight_sum_ = slot_.tensor;
   weight_sum_begun_ = slot_.accumulate;
-  if (slot_.tensor.dtype() == DType::kFloat32) return absl::OkStatus();
+  if (SumsInSlot()) return absl::OkStatus();
   ZEROTH_ASSIGN_OR_RETURN(weight_sum_, context_.Empty(values_.shape(), DType::kFloat32));
-  if (!slot_.accumulate) return absl::OkStatus();
-  return kernels::Cast(context_.kernels(), slot_.tensor, weight_sum_);
+  return slot_.accumulate ? Pad(slot_.tensor, weight_sum_) : absl::OkStatus();
 }
 
 absl::StatusOr<Tensor> DividedLoss::Logits(const Tensor& hidden, const Tensor& weight, float cap) {
@@ -188,7 +216,7 @@ absl::StatusOr<Tensor> DividedLoss::Logits(const Tensor& hidden, const Tensor& w
   ZEROTH_ASSIGN_OR_RETURN(const Tensor logits,
                           context_.Empty(Shape({hidden.dim(0), width()}), DType::kFloat32));
   for (int i = 0; i < pieces(); ++i) {
-    const auto [first, columns] = Piece(i);
+    const auto [first, columns] = PaddedPiece(i);
     ZEROTH_RETURN_IF_ERROR(
         kernels::Gemm(context_.kernels(), {.a = hidden,
                                            .b = weight.View(first * dim, Shape({columns, dim})),
@@ -296,7 +324,7 @@ absl::Status DividedLoss::ChunkGradients(const Tensor& hidden, const Tensor& dlo
                                          int64_t begin) {
   const Tensor out = dhidden_.View(begin * dim(), hidden.shape());
   ZEROTH_RETURN_IF_ERROR(SumPieces(context_, pieces(), out, [&](int piece, const Tensor& sum) {
-    const auto [first, columns] = Piece(piece);
+    const auto [first, columns] = PaddedPiece(piece);
     return kernels::Gemm(context_.kernels(),
                          {.a = Matrix(dlogits).Columns(first, columns),
                           .b = values_.View(first * dim(), Shape({columns, dim()})),
@@ -305,7 +333,7 @@ absl::Status DividedLoss::ChunkGradients(const Tensor& hidden, const Tensor& dlo
   if (!slot_.tensor.defined()) return absl::OkStatus();
   const bool accumulate = std::exchange(weight_sum_begun_, true);
   for (int i = 0; i < pieces(); ++i) {
-    const auto [first, columns] = Piece(i);
+    const auto [first, columns] = PaddedPiece(i);
     ZEROTH_RETURN_IF_ERROR(kernels::Gemm(
         context_.kernels(), {.a = Matrix(dlogits).Columns(first, columns),
                              .b = hidden,
@@ -321,8 +349,8 @@ absl::Status DividedLoss::StoreWeightGradient() {
     ZEROTH_RETURN_IF_ERROR(kernels::Basic(
         context_.kernels(), {.op = BasicOp::kFill, .out = weight_sum_, .scalar = 0.0f}));
   }
-  if (slot_.tensor.dtype() == DType::kFloat32) return absl::OkStatus();
-  return kernels::Cast(context_.kernels(), weight_sum_, slot_.tensor);
+  if (SumsInSlot()) return absl::OkStatus();
+  return kernels::Cast(context_.kernels(), Unpadded(weight_sum_), slot_.tensor);
 }
 
 absl::Status ExpectTeacher(const Distillation& teacher, const Tensor& hidden,

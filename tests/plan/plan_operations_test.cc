@@ -12,8 +12,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -200,6 +203,57 @@ TEST(PlanOperationsTest, ALayerHasTheseOperations) {
             "Rope               2 calls  2 launches    604.0 MB     0.0 GFLOP\n"
             "SwiGlu             1 calls  1 launches   1107.3 MB     0.0 GFLOP\n"
             "SwiGluBackward     1 calls  1 launches   1845.5 MB     0.0 GFLOP\n");
+}
+
+// Of 32768 tokens and 8 of 128 experts each. When each expert's warp walked over all pairs twice,
+// routing had 4 launches, and read 268 MB beside its tensors. Now the sort and what uses it access
+// 7 MB.
+TEST(PlanOperationsTest, RoutingSortsItsPairs) {
+  const std::string text = LayerText(OnGpu("qwen3_30b_a3b", 16, 2048));
+  std::string routing;
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    if (absl::StartsWith(line, "Route ")) routing = std::string(line);
+  }
+  EXPECT_EQ(routing, "Route              1 calls  8 launches     18.9 MB     0.0 GFLOP");
+}
+
+// Returns what a step costs outside of its layers in the operations of the loss, an operation per
+// line.
+std::string LossText(const TrainOptions& options) {
+  const Plan less = PlanOf(options, Gpu(), 2);
+  const Plan more = PlanOf(options, Gpu(), 3);
+  std::string text;
+  for (const char* const name : {"Gemm", "SoftmaxGradient", "SoftmaxStatistics"}) {
+    const auto outside = [&](auto OperationCost::*const number) {
+      return 3 * (less.operations.at(name).*number) - 2 * (more.operations.at(name).*number);
+    };
+    absl::StrAppendFormat(&text, "%-17s %3d calls %8.1f GB %7.1f GFLOP\n", name,
+                          outside(&OperationCost::calls), 1e-9 * outside(&OperationCost::bytes),
+                          1e-9 * outside(&OperationCost::flops));
+  }
+  return text;
+}
+
+// Each chunk of the loss reads and writes this rank's part of the weight's gradient in fp32. With
+// a CPU's chunks of 64 MiB of logits there were 64 of them, and their matmuls moved 205 GB.
+TEST(PlanOperationsTest, TheLossOfADividedVocabularyHasFewChunks) {
+  TrainOptions options = OnGpu("llama3_8b", 1, 8192);
+  options.world_size = options.tensor_parallel = 2;
+  EXPECT_EQ(LossText(options),
+            "Gemm               12 calls     16.0 GB 12910.7 GFLOP\n"
+            "SoftmaxGradient     4 calls      3.2 GB     0.0 GFLOP\n"
+            "SoftmaxStatistics   4 calls      2.1 GB     0.0 GFLOP\n");
+}
+
+// The first of four ranks has 12564 tokens. Its matmuls have 12568 columns: 3 of 2 * 4096 * 12568 *
+// 768 operations, 237.2 and not 237.1 GFLOP.
+TEST(PlanOperationsTest, TheLossOfADividedVocabularyIsPadded) {
+  TrainOptions options = OnGpu("gpt2_124m", 4, 1024);
+  options.world_size = options.tensor_parallel = 4;
+  EXPECT_EQ(LossText(options),
+            "Gemm                3 calls      0.5 GB   237.2 GFLOP\n"
+            "SoftmaxGradient     1 calls      0.3 GB     0.0 GFLOP\n"
+            "SoftmaxStatistics   1 calls      0.2 GB     0.0 GFLOP\n");
 }
 
 }  // namespace
