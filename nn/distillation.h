@@ -2,6 +2,9 @@
 
 #pragma once
 
+#include "absl/status/status.h"
+
+#include "zeroth/core/tensor/parameter.h"
 #include "zeroth/core/tensor/tensor.h"
 #include "zeroth/kernels/distillation/distillation.h"
 
@@ -22,5 +25,10 @@ struct Distillation {
   HeadInputs teacher{};  // of a teacher with the student's vocabulary, divided as the student's
   DistillationOptions options{};
 };
+
+// InvalidArgument, with both shapes, unless `teacher` fits a student's hidden states [batch, seq,
+// dim] and the weight of its head.
+absl::Status ExpectTeacher(const Distillation& teacher, const Tensor& hidden,
+                           const Parameter& weight);
 
 }  // namespace zeroth
