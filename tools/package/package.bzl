@@ -1,15 +1,21 @@
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 """Makes the packages of the programs. Their names depend on what the programs need, so the output is a folder."""
 
+load("@rules_cc//cc/common:cc_common.bzl", "cc_common")
+
 def _packages_impl(ctx):
     output = ctx.actions.declare_directory(ctx.label.name)
     programs = {name: program.files.to_list()[0] for program, name in ctx.attr.programs.items()}
     arguments = ctx.actions.args()
-    arguments.add_all([ctx.file._script, output.path, ctx.attr.version, ctx.file.dispatcher, ctx.file.license])
+    arguments.add(ctx.file._script)
+    root = ctx.attr._cc_toolchain[cc_common.CcToolchainInfo].sysroot
+    if root:
+        arguments.add("--root=" + root)
+    arguments.add_all([output.path, ctx.attr.version, ctx.file.dispatcher, ctx.file.license])
     arguments.add_all(["%s=%s" % (name, file.path) for name, file in programs.items()])
     ctx.actions.run_shell(
         arguments = [arguments],
-        # Finds patchelf, strip and readelf, as the compiler is found.
+        # Finds patchelf, strip, readelf and qemu, as the compiler is found.
         command = 'exec python3 -B "$@"',
         inputs = programs.values() + ctx.files._python + [ctx.file._script, ctx.file.dispatcher, ctx.file.license],
         mnemonic = "Package",
@@ -26,6 +32,7 @@ packages = rule(
         "license": attr.label(allow_single_file = True, mandatory = True),
         "programs": attr.label_keyed_string_dict(allow_files = True, mandatory = True),
         "version": attr.string(mandatory = True),
+        "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
         "_python": attr.label(default = "//tools/python:zeroth"),
         "_script": attr.label(allow_single_file = True, default = "//tools/package:package.py"),
     },
