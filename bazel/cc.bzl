@@ -22,8 +22,8 @@ _BASE_COPTS = [
     # Our functions are not interposed, so calls within a file may be inlined in -fPIC code.
     "-fno-semantic-interposition",
 ] + select({
-    # On aarch64 all processors use NEON. Kernels keep vectors in arrays, which those of SVE, without a fixed size, cannot be in.
-    str(Label("@platforms//cpu:aarch64")): ["-DHWY_DISABLED_TARGETS=(HWY_SVE|HWY_SVE2|HWY_SVE_256|HWY_SVE2_128)"],
+    # On aarch64: NEON, and SVE of any vector length. SVE2 would only shorten the way to int8.
+    str(Label("@platforms//cpu:aarch64")): ["-DHWY_DISABLED_TARGETS=(HWY_SVE2|HWY_SVE_256|HWY_SVE2_128)"],
     # A kernel is compiled once for each of Highway's targets: AVX-512, AVX2 and the portable one.
     # Processors without AVX2 use the portable one; code for SSE would take a third of the time of compiling kernels.
     "//conditions:default": ["-DHWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_SSE4)"],

@@ -24,22 +24,16 @@ HWY_BEFORE_NAMESPACE();
 namespace zeroth::cpu {
 namespace HWY_NAMESPACE {
 
-template <class V>
-struct AdamWState {
-  V param;
-  V m;
-  V v;
-};
-
 template <class D, class V>
 HWY_INLINE V ZeroIfSubnormal(D d, V x) {
   return hn::IfThenZeroElse(hn::Lt(hn::Abs(x), hn::Set(d, 1.17549435e-38f)), x);
 }
 
-// Subtracts decay and step from the parameter together. A factor 1 - decay would be rounded to a
-// multiple of 2^-24, which is a visible error in the decay if the learning rate is small.
+// Updates a parameter and its moments. Subtracts decay and step from the parameter together. A
+// factor 1 - decay would be rounded to a multiple of 2^-24, which is a visible error in the decay
+// if the learning rate is small.
 template <class D, class V = hn::Vec<D>>
-HWY_INLINE AdamWState<V> Update(D d, const AdamWCoefficients& c, V param, V grad, V m, V v) {
+HWY_INLINE void Update(D d, const AdamWCoefficients& c, V grad, V& param, V& m, V& v) {
   const V g = hn::Mul(grad, hn::Set(d, c.grad_scale));
   m = hn::MulAdd(hn::Set(d, c.beta1), m, hn::Mul(hn::Set(d, c.one_minus_beta1), g));
   v = hn::MulAdd(hn::Set(d, c.beta2), v, hn::Mul(hn::Set(d, c.one_minus_beta2), hn::Mul(g, g)));
@@ -48,7 +42,7 @@ HWY_INLINE AdamWState<V> Update(D d, const AdamWCoefficients& c, V param, V grad
   const V denominator = hn::MulAdd(hn::Sqrt(v), hn::Set(d, c.root_scale), hn::Set(d, c.eps));
   const V change =
       hn::MulAdd(hn::Set(d, c.decay), param, hn::Div(hn::Mul(hn::Set(d, c.step), m), denominator));
-  return {hn::Sub(param, change), m, v};
+  param = hn::Sub(param, change);
 }
 
 // The lanes of a vector that hold elements: `count` lanes from lane `skip` on.
@@ -90,18 +84,20 @@ HWY_INLINE void UpdatePiece(const AdamWRangeCall& call, int64_t begin, int64_t e
   const G* HWY_RESTRICT grad = static_cast<const G*>(call.grad) + begin;
   M* HWY_RESTRICT m = static_cast<M*>(call.m) + begin;
   M* HWY_RESTRICT v = static_cast<M*>(call.v) + begin;
-  // Returns the draws for a vector whose lane 0 has index `first` in the parameter.
-  const auto draw = [&](int64_t first) HWY_ATTR {
-    if constexpr (kRounds) return Draw(d32, c.rounding, call.stream, first);
-    return DrawVectors<hn::Vec<decltype(d32)>>{hn::Zero(d32), hn::Zero(d32)};
+  // Sets the draws for a vector whose lane 0 has index `first` in the parameter.
+  const auto draw = [&](int64_t first, auto& moments, auto& params) HWY_ATTR {
+    if constexpr (kRounds) Draw(d32, c.rounding, call.stream, first, moments, params);
   };
   const auto partial = [&](size_t at, const Lanes& lanes, int64_t first) HWY_ATTR {
-    const auto next = Update(d, c, LoadLanes(d, param + at, lanes), LoadLanes(d, grad + at, lanes),
-                             LoadLanes(d, m + at, lanes), LoadLanes(d, v + at, lanes));
-    const auto draws = draw(first);
-    StoreLanes(d, next.param, draws.params, param + at, lanes);
-    StoreLanes(d, next.m, draws.moments, m + at, lanes);
-    StoreLanes(d, next.v, UpperHalves(d32, draws.moments), v + at, lanes);
+    auto next_param = LoadLanes(d, param + at, lanes);
+    auto next_m = LoadLanes(d, m + at, lanes);
+    auto next_v = LoadLanes(d, v + at, lanes);
+    Update(d, c, LoadLanes(d, grad + at, lanes), next_param, next_m, next_v);
+    auto moment_draws = hn::Zero(d32), param_draws = hn::Zero(d32);
+    draw(first, moment_draws, param_draws);
+    StoreLanes(d, next_param, param_draws, param + at, lanes);
+    StoreLanes(d, next_m, moment_draws, m + at, lanes);
+    StoreLanes(d, next_v, UpperHalves(d32, moment_draws), v + at, lanes);
   };
   const size_t n = static_cast<size_t>(end - begin);
   const int64_t first = call.first_element + begin;
@@ -112,12 +108,15 @@ HWY_INLINE void UpdatePiece(const AdamWRangeCall& call, int64_t begin, int64_t e
     partial(0, {1, i}, first - 1);
   }
   for (; i + width <= n; i += width) {
-    const auto next = Update(d, c, LoadElements(d, param + i), LoadElements(d, grad + i),
-                             LoadElements(d, m + i), LoadElements(d, v + i));
-    const auto draws = draw(first + static_cast<int64_t>(i));
-    StoreRounded(d, next.param, draws.params, param + i);
-    StoreRounded(d, next.m, draws.moments, m + i);
-    StoreRounded(d, next.v, UpperHalves(d32, draws.moments), v + i);
+    auto next_param = LoadElements(d, param + i);
+    auto next_m = LoadElements(d, m + i);
+    auto next_v = LoadElements(d, v + i);
+    Update(d, c, LoadElements(d, grad + i), next_param, next_m, next_v);
+    auto moment_draws = hn::Zero(d32), param_draws = hn::Zero(d32);
+    draw(first + static_cast<int64_t>(i), moment_draws, param_draws);
+    StoreRounded(d, next_param, param_draws, param + i);
+    StoreRounded(d, next_m, moment_draws, m + i);
+    StoreRounded(d, next_v, UpperHalves(d32, moment_draws), v + i);
   }
   if (i < n) partial(i, {0, n - i}, first + static_cast<int64_t>(i));
 }
@@ -155,22 +154,23 @@ HWY_INLINE void UpdateBlock(const AdamWRangeCall& call, int64_t begin, size_t n)
   for (size_t i = 0; i < n; i += width) {
     const bool whole = i + width <= n;
     const Lanes lanes{0, n - i};
-    const auto next =
-        Update(d, c, whole ? LoadElements(d, param + i) : LoadLanes(d, param + i, lanes),
-               whole ? LoadElements(d, grad + i) : LoadLanes(d, grad + i, lanes),
-               DecodeMoments<FirstMomentCode>(d, m_from + i, *m_scale),
-               DecodeMoments<SecondMomentCode>(d, v_from + i, *v_scale));
-    const auto draws =
-        Draw(d32, c.rounding, call.stream, call.first_element + begin + static_cast<int64_t>(i));
-    hn::Store(next.m, d, m + i);
-    hn::Store(next.v, d, v + i);
-    hn::Store(draws.moments, d32, moment_draws + i);
-    m_largest = hn::Max(m_largest, hn::BitCast(di, hn::Abs(next.m)));
-    v_largest = hn::Max(v_largest, hn::BitCast(di, hn::Abs(next.v)));
+    auto next_param = whole ? LoadElements(d, param + i) : LoadLanes(d, param + i, lanes);
+    auto next_m = DecodeMoments<FirstMomentCode>(d, m_from + i, *m_scale);
+    auto next_v = DecodeMoments<SecondMomentCode>(d, v_from + i, *v_scale);
+    Update(d, c, whole ? LoadElements(d, grad + i) : LoadLanes(d, grad + i, lanes), next_param,
+           next_m, next_v);
+    auto draws = hn::Zero(d32), param_draws = hn::Zero(d32);
+    Draw(d32, c.rounding, call.stream, call.first_element + begin + static_cast<int64_t>(i), draws,
+         param_draws);
+    hn::Store(next_m, d, m + i);
+    hn::Store(next_v, d, v + i);
+    hn::Store(draws, d32, moment_draws + i);
+    m_largest = hn::Max(m_largest, hn::BitCast(di, hn::Abs(next_m)));
+    v_largest = hn::Max(v_largest, hn::BitCast(di, hn::Abs(next_v)));
     if (whole) {
-      StoreRounded(d, next.param, draws.params, param + i);
+      StoreRounded(d, next_param, param_draws, param + i);
     } else {
-      StoreLanes(d, next.param, draws.params, param + i, lanes);
+      StoreLanes(d, next_param, param_draws, param + i, lanes);
     }
   }
   *m_scale = MomentScale<FirstMomentCode>(

@@ -25,30 +25,30 @@ namespace zeroth::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// The rounding draws of each lane's element.
-template <class V>
-struct DrawVectors {
-  V moments;  // lower half: first moment; upper half: second
-  V params;   // lower half: parameter
-};
-
 #if HWY_TARGET == HWY_SCALAR
 
-// Returns the draws of element `first`. The scalar target has no 64-bit lane for a Philox block.
+// Sets the rounding draws of element `first`: that of the first moment in the lower half of
+// `moments` and that of the second in the upper half, and the parameter's in the lower half of
+// `params`. The scalar target has no 64-bit lane for a Philox block.
 template <class D, class V = hn::Vec<D>>
-HWY_INLINE DrawVectors<V> Draw(D d, const RoundingKey& key, uint64_t stream, int64_t first) {
+HWY_INLINE void Draw(D d, const RoundingKey& key, uint64_t stream, int64_t first, V& moments,
+                     V& params) {
   const RoundingBits bits = RoundingBitsOf(key, stream, first);
   const uint32_t second = bits.second_moment;
-  return {hn::Set(d, (second << 16) | bits.first_moment), hn::Set(d, uint32_t{bits.param})};
+  moments = hn::Set(d, (second << 16) | bits.first_moment);
+  params = hn::Set(d, uint32_t{bits.param});
 }
 
 #else
 
-// Returns the draws of elements [first, first + lanes) of a stream; `first` is even. A 64-bit lane
-// computes the Philox block of two neighbours. Words are the lower halves of lanes; the upper
-// halves hold leftover bits of multiplications.
+// Sets the rounding draws of elements [first, first + lanes) of a stream; `first` is even. Those of
+// the first moment are in the lower halves of `moments` and those of the second in the upper ones,
+// and those of parameters in the lower halves of `params`. A 64-bit lane computes the Philox block
+// of two neighbours. Words are the lower halves of lanes; the upper halves hold leftover bits of
+// multiplications.
 template <class D, class V = hn::Vec<D>>
-HWY_INLINE DrawVectors<V> Draw(D d, const RoundingKey& key, uint64_t stream, int64_t first) {
+HWY_INLINE void Draw(D d, const RoundingKey& key, uint64_t stream, int64_t first, V& moments,
+                     V& params) {
   constexpr uint32_t kMultiplier0 = 0xD2511F53u;
   constexpr uint32_t kMultiplier1 = 0xCD9E8D57u;
   constexpr uint32_t kWeyl0 = 0x9E3779B9u;
@@ -79,7 +79,8 @@ HWY_INLINE DrawVectors<V> Draw(D d, const RoundingKey& key, uint64_t stream, int
   const auto pair = [&](V64 even, V64 odd) HWY_ATTR {
     return hn::BitCast(d, hn::Or(hn::And(even, lower), hn::ShiftLeft<32>(odd)));
   };
-  return {pair(c0, c1), pair(c2, c3)};
+  moments = pair(c0, c1);
+  params = pair(c2, c3);
 }
 
 #endif  // HWY_SCALAR

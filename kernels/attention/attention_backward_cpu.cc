@@ -24,7 +24,7 @@ namespace HWY_NAMESPACE {
 // delta[r] = dout[r] . out[r]. The rows of both are `stride` elements apart.
 template <typename T>
 void RowDots(const T* dout, const T* out, int64_t stride, int64_t rows, int64_t dim, float* delta) {
-  const hn::ScalableTag<float> d;
+  const TileTag d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   for (int64_t r = 0; r < rows; ++r, dout += stride, out += stride) {
     auto sum = hn::Zero(d);
@@ -75,7 +75,7 @@ HWY_INLINE void SoftmaxBackwardRow(D d, int64_t valid, float cap, float lse, flo
 void BackwardTile(const AttentionLayout& layout, const FirstKeys& first_keys,
                   const BackwardScratch& at, int64_t key, int64_t keys, int64_t begin, int64_t rows,
                   const float* lse) {
-  const hn::ScalableTag<float> d;
+  const TileTag d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t width = layout.width;
   const int64_t width_vectors = width / lanes;

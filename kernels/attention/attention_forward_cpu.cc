@@ -83,7 +83,7 @@ HWY_INLINE float MaskedSoftmaxRow(D d, float* HWY_RESTRICT scores, int64_t key, 
 
 // Caps `rows` rows of scores, `vectors` vectors each.
 HWY_NOINLINE void CapScores(float cap, int64_t rows, int64_t vectors, float* HWY_RESTRICT scores) {
-  const hn::ScalableTag<float> d;
+  const TileTag d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   for (int64_t r = 0; r < rows; ++r, scores += kKeyTile) {
     for (int64_t v = 0; v < vectors; ++v) {
@@ -97,7 +97,7 @@ HWY_NOINLINE void CapScores(float cap, int64_t rows, int64_t vectors, float* HWY
 void ForwardBlock(const AttentionLayout& layout, const FirstKeys& first_keys, int64_t begin,
                   int64_t rows, const float* q, const float* k_t, const float* v, float* o,
                   RowState* states) {
-  const hn::ScalableTag<float> d;
+  const TileTag d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t width_vectors = layout.width / lanes;
   HWY_ALIGN float scores[kMicroRows * kKeyTile];
@@ -132,7 +132,7 @@ void ForwardBlock(const AttentionLayout& layout, const FirstKeys& first_keys, in
 template <typename T>
 void ForwardHead(const AttentionCall& call, int64_t batch, int64_t head, bool pack_keys,
                  float* scratch) {
-  const hn::ScalableTag<float> d;
+  const TileTag d;
   const AttentionShape& shape = call.shape;
   const AttentionLayout layout(shape);
   const ForwardScratch at(layout, scratch);

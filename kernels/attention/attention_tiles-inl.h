@@ -25,11 +25,14 @@ namespace zeroth::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
+// Vectors of at most the padding of tiles; those of SVE may be longer.
+using TileTag = hn::CappedTag<float, kWidthMultiple>;
+
 // dst[rows, width] = src[rows, dim] * factor, zeros in the columns from dim on.
 template <typename T>
 void CopyRows(const T* HWY_RESTRICT src, int64_t src_stride, int64_t rows, int64_t dim,
               float factor, float* HWY_RESTRICT dst, int64_t width) {
-  const hn::ScalableTag<float> d;
+  const TileTag d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto scale = hn::Set(d, factor);
   for (int64_t r = 0; r < rows; ++r, src += src_stride, dst += width) {
@@ -50,7 +53,7 @@ template <typename T>
 void StoreRows(const float* HWY_RESTRICT src, int64_t width, int64_t rows, int64_t dim,
                const float* factor, int64_t factor_stride, T* HWY_RESTRICT dst,
                int64_t dst_stride) {
-  const hn::ScalableTag<float> d;
+  const TileTag d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   for (int64_t r = 0; r < rows; ++r, src += width, dst += dst_stride, factor += factor_stride) {
     const auto scale = hn::Set(d, *factor);
@@ -126,49 +129,42 @@ struct MicroA {
 };
 
 // c[kRows][kVectors vectors] = a b, plus c * scale[row] if scale is given.
-template <int kRows, int kVectors, class D>
+template <size_t kRows, size_t kVectors, class D>
 HWY_INLINE void MicroKernel(D d, const MicroA& a, const float* HWY_RESTRICT b, int64_t ldb,
                             int64_t k, const float* HWY_RESTRICT scale, float* HWY_RESTRICT c,
                             int64_t ldc) {
-  using V = hn::Vec<D>;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  V acc[kRows][kVectors];
-  if (scale == nullptr) {
-#pragma GCC unroll 8
-    for (int i = 0; i < kRows; ++i) {
-#pragma GCC unroll 8
-      for (int j = 0; j < kVectors; ++j) acc[i][j] = hn::Zero(d);
+  // Accumulator n is of row n / kVectors and vector n % kVectors.
+  const auto place = [=](size_t n) ZEROTH_INLINE_LAMBDA {
+    return c + static_cast<int64_t>(n / kVectors) * ldc +
+           static_cast<int64_t>(n % kVectors) * lanes;
+  };
+  const auto initial = [=](size_t n) ZEROTH_INLINE_LAMBDA {
+    return scale == nullptr ? hn::Zero(d)
+                            : hn::Mul(hn::Set(d, scale[n / kVectors]), hn::Load(d, place(n)));
+  };
+  const auto multiply = [&](auto&... acc) ZEROTH_INLINE_LAMBDA {
+    const float* HWY_RESTRICT column = a.data;
+    const float* HWY_RESTRICT line = b;
+    const int64_t row_stride = a.row_stride;
+    const int64_t k_stride = a.k_stride;
+    for (int64_t p = 0; p < k; ++p, line += ldb, column += k_stride) {
+      const auto load = [=](size_t j) ZEROTH_INLINE_LAMBDA {
+        return hn::Load(d, line + static_cast<int64_t>(j) * lanes);
+      };
+      const auto add = [&](auto&... row) ZEROTH_INLINE_LAMBDA {
+        const auto add_one = [&](auto n, auto& sum) ZEROTH_INLINE_LAMBDA {
+          const auto value = hn::Set(d, column[static_cast<int64_t>(n / kVectors) * row_stride]);
+          sum = hn::MulAdd(value, VectorAt<n % kVectors>(row...), sum);
+        };
+        ForEachVector(add_one, acc...);
+      };
+      WithVectors<kVectors>(load, add);
     }
-  } else {
-#pragma GCC unroll 8
-    for (int i = 0; i < kRows; ++i) {
-      const V factor = hn::Set(d, scale[i]);
-#pragma GCC unroll 8
-      for (int j = 0; j < kVectors; ++j)
-        acc[i][j] = hn::Mul(factor, hn::Load(d, c + i * ldc + j * lanes));
-    }
-  }
-  const float* HWY_RESTRICT column = a.data;
-  const int64_t row_stride = a.row_stride;
-  const int64_t k_stride = a.k_stride;
-  for (int64_t p = 0; p < k; ++p) {
-    V row[kVectors];
-#pragma GCC unroll 8
-    for (int j = 0; j < kVectors; ++j) row[j] = hn::Load(d, b + j * lanes);
-#pragma GCC unroll 8
-    for (int i = 0; i < kRows; ++i) {
-      const V value = hn::Set(d, column[i * row_stride]);
-#pragma GCC unroll 8
-      for (int j = 0; j < kVectors; ++j) acc[i][j] = hn::MulAdd(value, row[j], acc[i][j]);
-    }
-    b += ldb;
-    column += k_stride;
-  }
-#pragma GCC unroll 8
-  for (int i = 0; i < kRows; ++i) {
-#pragma GCC unroll 8
-    for (int j = 0; j < kVectors; ++j) hn::Store(acc[i][j], d, c + i * ldc + j * lanes);
-  }
+    ForEachVector([&](auto n, auto& sum) ZEROTH_INLINE_LAMBDA { hn::Store(sum, d, place(n)); },
+                  acc...);
+  };
+  WithVectors<kRows * kVectors>(initial, multiply);
 }
 
 template <int kRows, class D>

@@ -18,11 +18,16 @@
 #include <cstring>
 #include <limits>
 #include <type_traits>
+#include <utility>
 
 #include "hwy/highway.h"
 
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/element-inl.h"
+
+// Of lambdas that take vectors by reference: in a call, the vectors would lie in memory.
+#undef ZEROTH_INLINE_LAMBDA
+#define ZEROTH_INLINE_LAMBDA HWY_ATTR __attribute__((always_inline))
 
 HWY_BEFORE_NAMESPACE();
 namespace zeroth::cpu {
@@ -116,6 +121,38 @@ HWY_INLINE void StorePlain(hn::Vec<D> v, D d, T* to, size_t count) {
   HWY_ALIGN T lanes[HWY_MAX_BYTES / sizeof(T)];
   hn::StoreU(v, d, lanes);
   std::memcpy(to, lanes, count * sizeof(T));
+}
+
+// Calls body(v...) with `kCount` vectors, the i-th initialised to init(i). Takes the place of an
+// array of vectors, which SVE does not have: its vectors have no size at compile time. `body` may
+// change them.
+template <size_t kCount, class Init, class Body, class... Vectors>
+HWY_INLINE void WithVectors(const Init& init, const Body& body, Vectors&... vectors) {
+  if constexpr (sizeof...(vectors) == kCount) {
+    body(vectors...);
+  } else {
+    auto next = init(sizeof...(vectors));
+    WithVectors<kCount>(init, body, vectors..., next);
+  }
+}
+
+// Calls body(i, v) with each of the vectors and its index as an integral_constant, in order.
+template <class Body, class... Vectors>
+HWY_INLINE void ForEachVector(const Body& body, Vectors&... vectors) {
+  [&]<size_t... kIndex>(std::index_sequence<kIndex...>) ZEROTH_INLINE_LAMBDA {
+    (body(std::integral_constant<size_t, kIndex>(), vectors), ...);
+  }
+  (std::index_sequence_for<Vectors...>());
+}
+
+// Returns the vector of index `kIndex`.
+template <size_t kIndex, class First, class... Rest>
+HWY_INLINE auto& VectorAt(First& first, Rest&... rest) {
+  if constexpr (kIndex == 0) {
+    return first;
+  } else {
+    return VectorAt<kIndex - 1>(rest...);
+  }
 }
 
 // Loops over arrays. The last, partial vector passes through the same vector operations as the

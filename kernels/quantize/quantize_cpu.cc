@@ -79,8 +79,9 @@ HWY_INLINE void SumBlock(size_t n, const QuantizedBlocks& shape, int64_t pieces,
   const size_t lanes = hn::Lanes(d);
   for (size_t i = 0; i < n; i += lanes) {
     const size_t count = std::min(lanes, n - i);
-    V waiting[kMostLevels];
-    int depth = 0;
+    HWY_ALIGN float waiting[kMostLevels * HWY_MAX_BYTES / sizeof(float)];
+    float* top = waiting;
+    const auto pop = [&]() HWY_ATTR { return hn::Load(d, top -= lanes); };
     for (int64_t piece = 0; piece < pieces; ++piece) {
       const uint8_t* const base = quantized + piece * shape.bytes();
       float scale;
@@ -90,11 +91,12 @@ HWY_INLINE void SumBlock(size_t n, const QuantizedBlocks& shape, int64_t pieces,
       const int8_t* const codes =
           reinterpret_cast<const int8_t*>(base) + block * shape.block + static_cast<int64_t>(i);
       V x = hn::Mul(LoadCodes(d, codes, count), hn::Set(d, scale));
-      for (int64_t terms = piece; (terms & 1) != 0; terms >>= 1) x = hn::Add(waiting[--depth], x);
-      waiting[depth++] = x;
+      for (int64_t terms = piece; (terms & 1) != 0; terms >>= 1) x = hn::Add(pop(), x);
+      hn::Store(x, d, top);
+      top += lanes;
     }
-    V total = waiting[--depth];
-    while (depth > 0) total = hn::Add(waiting[--depth], total);
+    V total = pop();
+    while (top > waiting) total = hn::Add(pop(), total);
     total = hn::Mul(total, hn::Set(d, factor));
     if (accumulate) total = hn::Add(LoadFirstElements(d, sum + i, count), total);
     StoreFirstElements(total, d, sum + i, count);

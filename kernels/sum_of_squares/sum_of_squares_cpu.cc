@@ -89,42 +89,45 @@ HWY_INLINE MagnitudeRange FindRange(size_t n, const T* x) {
 }
 
 // Adds the squares of one block. All of their bits lie in words (top - kCount, top].
-template <int kCount, typename T>
+template <size_t kCount, typename T>
 HWY_INLINE void AddBlock(size_t n, const T* x, int top, int64_t* words) {
   const hn::ScalableTag<double> d;
   const hn::Rebind<float, decltype(d)> df;
   using V = hn::Vec<decltype(d)>;
   const size_t lanes = hn::Lanes(d);
-  // Two sets of accumulators hide the latency of additions.
-  V even[kCount];
-  V odd[kCount];
-#pragma GCC unroll 24
-  for (int k = 0; k < kCount; ++k) even[k] = odd[k] = hn::Set(d, kConstants[top - k].start);
-
-  const auto add = [d](V* sums, auto v) HWY_ATTR {
+  const auto add = [d](const auto& v, auto&... sums) ZEROTH_INLINE_LAMBDA {
     const V wide = hn::PromoteTo(d, v);
     V rest = hn::Mul(wide, wide);
-#pragma GCC unroll 24
-    for (int k = 0; k < kCount; ++k) {
-      const V sum = hn::Add(sums[k], rest);
-      if (k + 1 < kCount) rest = hn::Sub(rest, hn::Sub(sum, sums[k]));
-      sums[k] = sum;
-    }
+    const auto add_word = [&](auto k, V& word) ZEROTH_INLINE_LAMBDA {
+      const V sum = hn::Add(word, rest);
+      if constexpr (k + 1 < kCount) rest = hn::Sub(rest, hn::Sub(sum, word));
+      word = sum;
+    };
+    ForEachVector(add_word, sums...);
   };
-  size_t i = 0;
-  for (; i + 2 * lanes <= n; i += 2 * lanes) {
-    add(even, LoadElements(df, x + i));
-    add(odd, LoadElements(df, x + i + lanes));
-  }
-  for (; i < n; i += lanes) add(even, LoadFirstElements(df, x + i, std::min(lanes, n - i)));
-
-  for (int k = 0; k < kCount; ++k) {
-    const V start = hn::Set(d, kConstants[top - k].start);
-    const V sum = hn::Add(hn::Sub(even[k], start), hn::Sub(odd[k], start));
-    HWY_ALIGN double units[HWY_MAX_BYTES / sizeof(double)];
-    hn::Store(hn::Mul(sum, hn::Set(d, kConstants[top - k].units)), d, units);
-    for (size_t lane = 0; lane < lanes; ++lane) words[top - k] += static_cast<int64_t>(units[lane]);
-  }
+  const auto start = [&](size_t k) ZEROTH_INLINE_LAMBDA {
+    return hn::Set(d, kConstants[top - static_cast<int>(k)].start);
+  };
+  // Two sets of accumulators hide the latency of additions.
+  WithVectors<kCount>(start, [&](auto&... even) ZEROTH_INLINE_LAMBDA {
+    WithVectors<kCount>(start, [&](auto&... odd) ZEROTH_INLINE_LAMBDA {
+      size_t i = 0;
+      for (; i + 2 * lanes <= n; i += 2 * lanes) {
+        add(LoadElements(df, x + i), even...);
+        add(LoadElements(df, x + i + lanes), odd...);
+      }
+      for (; i < n; i += lanes) add(LoadFirstElements(df, x + i, std::min(lanes, n - i)), even...);
+      const auto collect = [&](auto k, const V& even_sum) ZEROTH_INLINE_LAMBDA {
+        const V sum = hn::Add(hn::Sub(even_sum, start(k)), hn::Sub(VectorAt<k>(odd...), start(k)));
+        HWY_ALIGN double units[HWY_MAX_BYTES / sizeof(double)];
+        const int word = top - static_cast<int>(k);
+        hn::Store(hn::Mul(sum, hn::Set(d, kConstants[word].units)), d, units);
+        for (size_t lane = 0; lane < lanes; ++lane)
+          words[word] += static_cast<int64_t>(units[lane]);
+      };
+      ForEachVector(collect, even...);
+    });
+  });
 }
 
 float Widen(float x) { return x; }

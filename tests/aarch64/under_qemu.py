@@ -55,10 +55,11 @@ def main():
         print("under_qemu: there is no qemu-aarch64, which Debian's package qemu-user has")
         sys.exit(3)
     programs = {"this machine": [native], "aarch64": [emulator, "-L", sysroot, cross]}
-    version = run(programs["aarch64"], "--version")
-    print(version, end="")
-    if not re.search(r"^instructions .*; this processor runs NEON", version, re.MULTILINE):
-        sys.exit("FAILED: --version does not say that the processor runs NEON")
+    for processor, instructions in (("max,sve=off", "NEON"), ("max", "SVE")):
+        version = run([emulator, "-cpu", processor, "-L", sysroot, cross], "--version")
+        print(version, end="")
+        if not re.search(r"^instructions .*; this processor runs %s$" % instructions, version, re.MULTILINE):
+            sys.exit("FAILED: --version does not say that the processor %s runs %s" % (processor, instructions))
     with tempfile.TemporaryDirectory() as folder:
         outs = {name: os.path.join(folder, name.replace(" ", "_")) for name in programs}
         losses = {name: losses_of(program, outs[name]) for name, program in programs.items()}

@@ -2,10 +2,13 @@
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 """Makes a wheel, a Debian package and an OCI image of the programs, with the libraries that not every Linux has.
 
-    package.py OUTPUT VERSION DISPATCHER LICENSE NAME=PROGRAM...
+    package.py [--root=FOLDER] OUTPUT VERSION DISPATCHER LICENSE NAME=PROGRAM...
+
+FOLDER is the root of the system that the programs are linked with, if that is not this machine's: the sysroot of a cross
+compiler. Its strip and qemu's user emulator for its processor must be installed.
 
 All have one tree: bin/zeroth, and in lib/zeroth the programs that it runs and their libraries. The wheel also has the
-Python package of ../python. The image also has this machine's C and C++ libraries and the few tools that bin/zeroth calls,
+Python package of ../python. The image also has the system's C and C++ libraries and the few tools that bin/zeroth calls,
 and lacks the Python programs. The same programs give the same bytes: files are in the order of their names, without times,
 owners or names of this machine.
 """
@@ -27,9 +30,12 @@ import zipfile
 
 # Libraries of every Debian with C++ programs, and of the policies for wheels (PEP 600).
 EVERYWHERE = re.compile(r"(ld-linux.*|libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s)\.so.*")
-# Programs that bin/zeroth calls. An image has copies of this machine's.
+# Programs that bin/zeroth calls. An image has copies of the system's.
 TOOLS = {"sh": "bin/sh", "cat": "usr/bin/cat", "dirname": "usr/bin/dirname", "readlink": "usr/bin/readlink",
          "sed": "usr/bin/sed", "sort": "usr/bin/sort"}
+# Where the dynamic loader looks if a program names no folders, from a root. Folders for some processors only (glibc-hwcaps)
+# are not among them: a package runs on all.
+LIBRARY_FOLDERS = ("lib/%s-linux-gnu", "usr/lib/%s-linux-gnu", "lib64", "usr/lib64", "lib", "usr/lib", "usr/local/lib")
 # Debian packages of the libraries whose code is compiled into the programs, from headers or static archives.
 COMPILED_IN = ("libabsl-dev", "libhwy-dev", "libtomlplusplus-dev", "libxxhash-dev", "nlohmann-json3-dev")
 COMMON_LICENSES = "/usr/share/common-licenses/"  # of Debian; copyright files point into it
@@ -46,6 +52,9 @@ DEBIAN_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 SUMMARY = "Trains and fine-tunes language models, sharded over ranks"
 # The Python package, which runs the programs beside it.
 PYTHON = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "python", "zeroth")
+# The system that the programs are for; main() sets both.
+ROOT = "/"
+PROCESSOR = platform.machine()
 
 
 def run(*command):
@@ -57,14 +66,37 @@ def is_elf(path):
         return file.read(4) == b"\x7fELF"
 
 
+def machine_of(path):
+    """Returns the processor of a program or library, as readelf calls it."""
+    return re.search(r"^\s*Machine:\s*(.*)$", run("readelf", "--file-header", path), re.MULTILINE).group(1)
+
+
+def in_root(path):
+    return os.path.join(ROOT, path.lstrip("/"))
+
+
 def libraries_of(program):
-    """Returns the paths of all shared libraries and of the dynamic loader by the names under which they are looked up."""
-    printed = run("ldd", program)
-    found = {path: path for path in re.findall(r"^\s*(/\S+) \(0x[0-9a-f]+\)$", printed, re.MULTILINE)}
-    for name, path in re.findall(r"^\s*(\S+) => (.*?)(?: \(0x[0-9a-f]+\))?$", printed, re.MULTILINE):
-        if path == "not found":
-            sys.exit("package: %s needs %s, which is not found; build the program on this machine" % (program, name))
-        found[name] = path
+    """Returns the paths of all shared libraries and of the dynamic loader by the names under which they are looked up. Reads
+    what the files say, since ldd would run the program, which may be another processor's."""
+    machine = machine_of(program)
+    loader = re.search(r"program interpreter: (\S+)\]", run("readelf", "--wide", "--program-headers", program))
+    found = {loader.group(1): in_root(loader.group(1))} if loader else {}
+    folders, waiting = [], [program]
+    while waiting:
+        path = waiting.pop(0)
+        dynamic = run("readelf", "--wide", "--dynamic", path)
+        for listed in re.findall(r"\((?:RPATH|RUNPATH)\).*\[(.*)\]", dynamic):
+            folders += [folder.replace("$ORIGIN", os.path.dirname(os.path.abspath(path))) for folder in listed.split(":")]
+        for name in re.findall(r"\(NEEDED\).*\[(.*)\]", dynamic):
+            if name in found or name.startswith("ld-linux"):
+                continue
+            places = folders + [in_root(folder.replace("%s", PROCESSOR)) for folder in LIBRARY_FOLDERS]
+            candidates = (os.path.join(folder, name) for folder in places)
+            found[name] = next((file for file in candidates if os.path.exists(file) and machine_of(file) == machine), None)
+            if found[name] is None:
+                sys.exit("package: %s needs %s, which is not found in %s; build the program on this machine" %
+                         (path, name, ", ".join(places)))
+            waiting.append(found[name])
     return found
 
 
@@ -81,8 +113,9 @@ def notices(files):
     for path in files:
         licenses = os.path.join(os.path.dirname(os.path.dirname(path)), "licenses")
         # Since /usr was merged, a package may name a file by either path.
-        real = os.path.realpath(path)
-        owner = subprocess.run(["dpkg", "-S", real, real.removeprefix("/usr")], check=False, capture_output=True, text=True)
+        real = os.path.join("/", os.path.relpath(os.path.realpath(path), os.path.realpath(ROOT)))
+        owner = subprocess.run(["dpkg-query", "--admindir", in_root("var/lib/dpkg"), "-S", real, real.removeprefix("/usr")],
+                               check=False, capture_output=True, text=True)
         if owner.stdout:
             package = owner.stdout.split(":")[0]
             texts[package] = copyright_of(package)
@@ -100,7 +133,7 @@ def notices(files):
 
 
 def copyright_of(package):
-    path = "/usr/share/doc/%s/copyright" % package
+    path = in_root("usr/share/doc/%s/copyright" % package)
     if not os.path.exists(path):
         sys.exit("package: %s is missing, and its licence belongs into the packages: apt-get install %s" % (path, package))
     return read_text(path)
@@ -113,6 +146,7 @@ def read_text(path):
 def stage(tree, dispatcher, programs):
     """Fills the folder, and returns the paths of the libraries that it put there."""
     folder = os.path.join(tree, "lib", "zeroth")
+    strip = "strip" if ROOT == "/" else "%s-linux-gnu-strip" % PROCESSOR
     os.makedirs(folder)
     os.makedirs(os.path.join(tree, "bin"))
     shutil.copy(dispatcher, os.path.join(tree, "bin", "zeroth"))
@@ -121,13 +155,13 @@ def stage(tree, dispatcher, programs):
         target = os.path.join(folder, name)
         if is_elf(program):
             libraries.update(bundled_of(program))
-            run("strip", "-o", target, program)
+            run(strip, "-o", target, program)
         else:
             shutil.copy(program, target)
         os.chmod(target, 0o755)
     for name, path in libraries.items():
         target = os.path.join(folder, name)
-        run("strip", "--strip-unneeded", "-o", target, path)
+        run(strip, "--strip-unneeded", "-o", target, path)
         os.chmod(target, 0o644)  # strip leaves what the umask and the library's own mode make of it
     for name in sorted(os.listdir(folder)):
         path = os.path.join(folder, name)
@@ -187,7 +221,7 @@ def spell_symbols(glibc, glibcxx):
 
 def write_wheel(output, name, version, entries, requirements, scripts, licenses, policy):
     """Writes a wheel of the entries (path, content, mode), and its metadata."""
-    tag = "py3-none-manylinux_%d_%d_%s" % (*policy, platform.machine())
+    tag = "py3-none-manylinux_%d_%d_%s" % (*policy, PROCESSOR)
     info = "%s-%s.dist-info/" % (name, version)
     text = {
         "METADATA": "Metadata-Version: 2.1\nName: %s\nVersion: %s\nSummary: %s\nLicense: Apache-2.0\n"
@@ -254,13 +288,26 @@ def compress(content):
     return buffer.getvalue()
 
 
+def completion_of(tree, shell):
+    """Returns what `zeroth completion SHELL` prints, which asks each program for its flags."""
+    programs = os.path.join(tree, "lib", "zeroth")
+    with tempfile.TemporaryDirectory() as folder:
+        if ROOT != "/":
+            for name in os.listdir(programs):
+                with open(os.path.join(folder, name), "w", encoding="utf-8") as script:
+                    emulator = "qemu-%s -L '%s' " % (PROCESSOR, ROOT) if is_elf(os.path.join(programs, name)) else ""
+                    script.write("#!/bin/sh\nexec %s'%s' \"$@\"\n" % (emulator, os.path.join(programs, name)))
+                    os.fchmod(script.fileno(), 0o755)
+            programs = folder
+        return run("env", "ZEROTH_PROGRAMS=" + programs, os.path.join(tree, "bin", "zeroth"), "completion", shell)
+
+
 def write_deb(output, version, tree, licenses, glibc, glibcxx):
-    architecture = DEBIAN_ARCHITECTURES[platform.machine()]
+    architecture = DEBIAN_ARCHITECTURES[PROCESSOR]
     files = [("./usr/" + name, read(path), os.stat(path).st_mode) for name, path in files_of(tree)]
-    zeroth = os.path.join(tree, "bin", "zeroth")
     for shell, path in (("bash", "bash-completion/completions/zeroth"), ("zsh", "zsh/vendor-completions/_zeroth"),
                         ("fish", "fish/vendor_completions.d/zeroth.fish")):
-        files.append(("./usr/share/" + path, run(zeroth, "completion", shell).encode(), 0o644))
+        files.append(("./usr/share/" + path, completion_of(tree, shell).encode(), 0o644))
     files.append(("./usr/share/doc/zeroth/copyright", licenses.encode(), 0o644))
     control = ("Package: zeroth\nVersion: %s\nArchitecture: %s\nMaintainer: The Zeroth Authors <zeroth@localhost>\n"
                "Installed-Size: %d\nDepends: libc6 (>= %d.%d), libstdc++6 (>= %s), libgcc-s1\n"
@@ -282,20 +329,21 @@ def system_files(tree):
     found = {}
     for _, path in files_of(tree):
         if is_elf(path) and os.access(path, os.X_OK):
-            found.update((library.lstrip("/"), library) for library in libraries_of(path).values()
+            found.update((os.path.relpath(library, ROOT), library) for library in libraries_of(path).values()
                          if os.path.relpath(library, tree).startswith(".."))
     for name, target in TOOLS.items():
-        path = shutil.which(name)
+        path = shutil.which(name, path=os.pathsep.join((in_root("usr/bin"), in_root("bin"))))
         if path is None:
-            sys.exit("package: there is no %s, which bin/zeroth calls in the image: apt-get install coreutils dash sed" % name)
+            sys.exit("package: there is no %s in %s, which bin/zeroth calls in the image: apt-get install coreutils dash sed" %
+                     (name, ROOT))
         found[target] = path
-        found.update((library.lstrip("/"), library) for library in libraries_of(path).values())
+        found.update((os.path.relpath(library, ROOT), library) for library in libraries_of(path).values())
     return sorted(found.items())
 
 
 def write_image(output, version, tree, licenses, system):
     """Writes an archive of an OCI image layout, with one layer. See the OCI's image specification 1.0."""
-    architecture = DEBIAN_ARCHITECTURES[platform.machine()]
+    architecture = DEBIAN_ARCHITECTURES[PROCESSOR]
     files = [("./usr/" + name, read(path), os.stat(path).st_mode) for name, path in files_of(tree)
              if is_elf(path) or name == "bin/zeroth"]
     files += [("./" + name, read(path), os.stat(path).st_mode) for name, path in system]
@@ -352,8 +400,17 @@ def json_of(value):
 
 
 def main():
-    output, version, dispatcher, license_file = sys.argv[1:5]
-    programs = dict(word.split("=", 1) for word in sys.argv[5:])
+    global ROOT, PROCESSOR
+    words = sys.argv[1:]
+    if words[0].startswith("--root="):
+        ROOT = words.pop(0).split("=", 1)[1]
+    output, version, dispatcher, license_file = words[:4]
+    programs = dict(word.split("=", 1) for word in words[4:])
+    machine = machine_of(next(program for program in programs.values() if is_elf(program)))
+    PROCESSOR = {"AArch64": "aarch64"}.get(machine, "x86_64")
+    if ROOT != "/" and shutil.which("qemu-" + PROCESSOR) is None:
+        sys.exit("package: qemu-%s is not installed; it runs the programs, which say what a shell completes: "
+                 "apt-get install qemu-user" % PROCESSOR)
     if shutil.which("patchelf") is None:
         sys.exit("package: patchelf is not installed; it sets where programs look for libraries: apt-get install patchelf")
     os.environ["LC_ALL"] = "C"  # the order of completions, and the words of readelf
