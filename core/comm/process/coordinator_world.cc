@@ -30,7 +30,8 @@ CoordinatorWorld::CoordinatorWorld(const Coordinator::Options& options, int port
       start_(Clock::now()),
       world_(std::make_shared<WorldState>(options.world_size, options.timeout)),
       connection_of_rank_(static_cast<size_t>(options.world_size)),
-      last_call_(static_cast<size_t>(options.world_size)) {
+      last_call_(static_cast<size_t>(options.world_size)),
+      last_message_(static_cast<size_t>(options.world_size)) {
   std::vector<int> all(static_cast<size_t>(options.world_size));
   std::iota(all.begin(), all.end(), 0);
   std::lock_guard<std::mutex> lock(world_->mutex());
@@ -43,11 +44,12 @@ std::optional<int> CoordinatorWorld::RankOf(size_t connection) const {
   return found->second;
 }
 
-bool CoordinatorWorld::Handle(size_t connection, absl::string_view frame) {
+bool CoordinatorWorld::Handle(size_t connection, absl::string_view frame, Clock::time_point now) {
   WireReader reader(frame);
   const auto type = static_cast<MessageType>(reader.U8());
   const std::optional<int> rank = RankOf(connection);
   if (!rank.has_value() || !started_) return false;
+  last_message_[static_cast<size_t>(*rank)] = now;
   bool understood = false;
   switch (type) {
     case MessageType::kCall:
@@ -60,7 +62,7 @@ bool CoordinatorWorld::Handle(size_t connection, absl::string_view frame) {
     case MessageType::kBreak: {
       const absl::Status reason = ReadStatus(reader);
       understood = reader.IsComplete() && !reason.ok();
-      if (understood) world_->Break(reason, *rank);
+      if (understood) world_->Break(NameSilentRanks(reason, now), *rank);
       break;
     }
     case MessageType::kPing:
@@ -108,8 +110,26 @@ absl::Status CoordinatorWorld::Join(size_t connection, const RankIdentity& who) 
   rank_of_connection_[connection] = who.rank;
   Send(connection, Message(MessageType::kJoined));
   started_ = rank_of_connection_.size() == connection_of_rank_.size();
-  if (started_) SendToAll(Message(MessageType::kWelcome));
+  if (started_) {
+    SendToAll(Message(MessageType::kWelcome));
+    std::fill(last_message_.begin(), last_message_.end(), Clock::now());
+  }
   return absl::OkStatus();
+}
+
+absl::Status CoordinatorWorld::NameSilentRanks(const absl::Status& reason,
+                                               Clock::time_point now) const {
+  if (!absl::IsDeadlineExceeded(reason)) return reason;
+  const auto most = limit_ / 2 + std::chrono::milliseconds(kPingGraceMs);
+  std::vector<int> silent;
+  for (int rank = 0; rank < options_.world_size; ++rank) {
+    if (now - last_message_[static_cast<size_t>(rank)] > most) silent.push_back(rank);
+  }
+  if (silent.empty()) return reason;
+  return absl::DeadlineExceededError(absl::StrCat(
+      reason.message(), "; for more than ", absl::FormatDuration(absl::FromChrono(most)),
+      " nothing has come from ", RanksText(silent),
+      ": see whether it was stopped, or its machine or network has failed"));
 }
 
 void CoordinatorWorld::TurnedAway(const std::string& whom) {

@@ -43,8 +43,8 @@ class CoordinatorWorld {
   // refused for the same reason. Otherwise it may be of another job, and the ranks of this job go
   // on waiting.
   absl::Status Join(size_t connection, const RankIdentity& who);
-  // Handles a rank's message. Returns false if the message breaks the protocol.
-  bool Handle(size_t connection, absl::string_view frame);
+  // Handles a rank's message that came at `now`. Returns false if the message breaks the protocol.
+  bool Handle(size_t connection, absl::string_view frame, Clock::time_point now = Clock::now());
   void Disconnected(size_t connection);
   // Prints to standard error that `whom` was turned away. Only the first few get a line.
   void TurnedAway(const std::string& whom);
@@ -133,6 +133,10 @@ class CoordinatorWorld {
   void Settle();
   // Breaks the world if a rank has waited for too long.
   void TimeOutWaits(Clock::time_point now);
+  // Returns `reason`, for which a rank breaks the world, and if it is a timeout, which ranks have
+  // sent nothing for so long that their processes do not run. The rank that notices first knows
+  // only that a transfer does not end.
+  absl::Status NameSilentRanks(const absl::Status& reason, Clock::time_point now) const;
   void RefuseAll(const absl::Status& reason);
   void Send(size_t connection, const WireWriter& message);
   void SendToAll(const WireWriter& message);
@@ -159,7 +163,8 @@ class CoordinatorWorld {
     SharedCall call;  // null: none yet
     std::shared_ptr<const std::string> group_name;
   };
-  std::vector<LastCall> last_call_;  // by rank
+  std::vector<LastCall> last_call_;              // by rank
+  std::vector<Clock::time_point> last_message_;  // by rank: when it came
   bool started_ = false;
   absl::Status refused_;
   int turned_away_ = 0;

@@ -216,6 +216,35 @@ TEST_F(CoordinatorWorldTest, AWaitThatHasEndedDoesNotTimeOut) {
   EXPECT_EQ(TakeBroken().code(), absl::StatusCode::kDeadlineExceeded);
 }
 
+// Where transfers run ahead of the host, a rank that was stopped has posted its calls, and another
+// rank notices that they do not end.
+TEST_F(CoordinatorWorldTest, ATimeoutNamesRanksFromWhichNothingComes) {
+  const absl::Status stuck = absl::DeadlineExceededError("rank 1 failed: timeout after 1m in h");
+  Start(4);
+  const auto start = CoordinatorWorld::Clock::now();
+  const auto send_after = [&](int seconds, int rank, const std::string& message) {
+    EXPECT_TRUE(
+        world_->Handle(static_cast<size_t>(rank), message, start + std::chrono::seconds(seconds)));
+  };
+  const std::string ping = Message(MessageType::kPing).bytes();
+  for (int rank : {0, 1, 3}) send_after(30, rank, ping);
+  send_after(60, 1, StatusMessage(MessageType::kBreak, stuck).bytes());
+  EXPECT_EQ(TakeBroken(),
+            absl::DeadlineExceededError(
+                "rank 1 failed: timeout after 1m in h; for more than 35s nothing has come from "
+                "rank 2: see whether it was stopped, or its machine or network has failed"));
+
+  Start(4);
+  for (int rank : {0, 1, 2, 3}) send_after(30, rank, ping);
+  send_after(60, 1, StatusMessage(MessageType::kBreak, stuck).bytes());
+  EXPECT_EQ(TakeBroken(), stuck);
+
+  Start(4);
+  const absl::Status full = absl::ResourceExhaustedError("rank 1 failed: the disk is full");
+  send_after(60, 1, StatusMessage(MessageType::kBreak, full).bytes());
+  EXPECT_EQ(TakeBroken(), full);
+}
+
 TEST_F(CoordinatorWorldTest, AGroupEndsWithItsLastRank) {
   Start(4);
   for (int round = 0; round < 3; ++round) {

@@ -121,6 +121,10 @@ enum class MessageType : uint8_t {
   kPong,          // no fields
 };
 
+// After half of the timeout without a message a rank sends a ping. It is answered within this time,
+// and comes within this time, unless a process is stopped or the network is lost.
+inline constexpr int kPingGraceMs = 5000;
+
 inline constexpr uint32_t kNoGroup = 0xffffffff;
 
 inline WireWriter Message(MessageType type) {

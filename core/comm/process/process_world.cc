@@ -24,8 +24,6 @@ namespace zeroth {
 namespace {
 
 constexpr int kPollMs = 100;
-// A coordinator that runs answers a ping within half of the timeout and this.
-constexpr int kGraceMs = 5000;
 
 }  // namespace
 
@@ -97,7 +95,7 @@ void ProcessWorld::Read() {
       pollfd waits[] = {{stop_.descriptor(), POLLIN, 0}, {meeting_.socket.descriptor(), POLLIN, 0}};
       // The timeout may be infinite.
       const int64_t half = std::min<int64_t>(absl::ToInt64Milliseconds(timeout() / 2), INT_MAX / 2);
-      const auto ms = static_cast<int>(std::max<int64_t>(half, 1)) + (asked ? kGraceMs : 0);
+      const auto ms = static_cast<int>(std::max<int64_t>(half, 1)) + (asked ? kPingGraceMs : 0);
       const int events = poll(waits, 2, ms);
       if (events < 0) continue;
       if (waits[0].revents != 0) return;
