@@ -3,8 +3,9 @@
 #include "zeroth/strategies/replica_slices.h"
 
 #include <algorithm>
-#include <cstddef>
+#include <numeric>
 
+#include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/mesh.h"
 #include "zeroth/core/tensor/tensor.h"
@@ -31,15 +32,16 @@ ShardLayout::Piece PartIn(const ShardLayout::Piece& piece, int64_t from, int64_t
 
 }  // namespace
 
-ReplicaSlices::ReplicaSlices(const Unit& unit, int segment, int64_t begin, int64_t numel)
+ReplicaSlices::ReplicaSlices(const Unit& unit, int segment, int64_t begin, int64_t numel,
+                             int64_t block)
     : unit_(&unit), replicas_(ReplicasOf(unit, segment)), begin_(begin) {
   if (replicas_ == nullptr) return;
-  const int64_t block = unit.layout().block_numel();
-  slice_ = numel / block / replicas_->size() * block;
+  const int64_t step = std::lcm(unit.layout().block_numel(), block);
+  slice_ = numel / step / replicas_->size() * step;
 }
 
 ReplicaSlices::ReplicaSlices(const Unit& unit, int segment)
-    : ReplicaSlices(unit, segment, 0, unit.segment_layout(segment).shard_numel) {}
+    : ReplicaSlices(unit, segment, 0, unit.segment_layout(segment).shard_numel, 1) {}
 
 std::vector<ShardLayout::Piece> ReplicaSlices::PartsToRead(const ShardLayout::Piece& piece) const {
   if (slice_ == 0) return {piece};
@@ -60,36 +62,35 @@ absl::Status ReplicaSlices::Exchange(const StateTensor& state, int64_t block,
   const int64_t slice = slice_ / block;
   const int64_t count = replicas_->size();
   Stream& stream = unit_->device().compute_stream();
-  if (state.is_offloaded()) {
-    constexpr int64_t kStagingBytes = int64_t{4} << 20;
-    const int64_t most = kStagingBytes / static_cast<int64_t>(SizeOf(state.dtype())) / count;
-    return ExchangeStaged(state, slice, std::clamp(most, int64_t{1}, slice), label);
-  }
+  if (state.is_offloaded()) return ExchangeStaged(state, slice, label);
   const Tensor all = state.tensor().View(0, Shape({count * slice}));
   const Tensor mine = all.View(replicas_->rank() * slice, Shape({slice}));
   ZEROTH_RETURN_IF_ERROR(replicas_->AllGather(mine, all, stream, label));
   return stream.Synchronize();
 }
 
-absl::Status ReplicaSlices::ExchangeStaged(const StateTensor& state, int64_t slice, int64_t step,
+absl::Status ReplicaSlices::ExchangeStaged(const StateTensor& state, int64_t slice,
                                            absl::string_view label) const {
+  constexpr int64_t kStagingBytes = int64_t{4} << 20;
   const int64_t count = replicas_->size();
+  const int64_t most = kStagingBytes / static_cast<int64_t>(SizeOf(state.dtype())) / count;
+  const int64_t step = std::clamp(most, int64_t{1}, slice);
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor staging,
+                          Tensor::Empty(unit_->device(), Shape({count * step}), state.dtype(),
+                                        MemoryCategory::kOffloadStaging));
   Stream& stream = unit_->device().compute_stream();
   for (int64_t done = 0; done < slice; done += step) {
     const int64_t numel = std::min(step, slice - done);
-    ZEROTH_ASSIGN_OR_RETURN(const Tensor all,
-                            Tensor::Empty(unit_->device(), Shape({count * numel}), state.dtype(),
-                                          MemoryCategory::kOffloadStaging));
-    const auto from = [&](int64_t replica) { return all.View(replica * numel, Shape({numel})); };
-    const Tensor mine = from(replicas_->rank());
+    const Tensor all = staging.View(0, Shape({count * numel}));
+    const auto part = [&](int64_t replica) { return all.View(replica * numel, Shape({numel})); };
+    const Tensor mine = part(replicas_->rank());
     ZEROTH_RETURN_IF_ERROR(state.Read(replicas_->rank() * slice + done, mine, stream));
     ZEROTH_RETURN_IF_ERROR(replicas_->AllGather(mine, all, stream, label));
     for (int64_t replica = 0; replica < count; ++replica) {
-      ZEROTH_RETURN_IF_ERROR(state.Write(replica * slice + done, from(replica), stream));
+      ZEROTH_RETURN_IF_ERROR(state.Write(replica * slice + done, part(replica), stream));
     }
-    ZEROTH_RETURN_IF_ERROR(stream.Synchronize());
   }
-  return absl::OkStatus();
+  return stream.Synchronize();
 }
 
 }  // namespace zeroth

@@ -23,23 +23,24 @@ namespace zeroth {
 // Tensor ranks that hold copies of one parameter count as separate replicas, which all read.
 class ReplicaSlices {
  public:
-  // For the elements [begin, begin + numel) of the unit's shard of a segment. `begin` is a multiple
-  // of block_numel. The unit outlives the result.
-  ReplicaSlices(const Unit& unit, int segment, int64_t begin, int64_t numel);
-  // For the whole shard.
+  // For states of the elements [begin, begin + numel) of the unit's shard of a segment, with one
+  // element for each of these or for each `block` of them. A slice has whole blocks, and whole ones
+  // of LayoutOptions::block_numel. The unit outlives the result.
+  ReplicaSlices(const Unit& unit, int segment, int64_t begin, int64_t numel, int64_t block);
+  // For the parameters.
   ReplicaSlices(const Unit& unit, int segment);
 
   // Returns the parts of a piece of the shard that this rank reads: none, one or two.
   std::vector<ShardLayout::Piece> PartsToRead(const ShardLayout::Piece& piece) const;
 
   // Fills in the slices that other replicas have read. `state` has one element for each `block`
-  // elements of the range; `block` divides block_numel. Collective over the replicas, in the same
-  // order on every rank; waits for the compute stream. Offloaded state passes through memory in
-  // pieces of at most 4 MiB, or of one block for each replica.
+  // elements of the range, 1 or the constructor's. Collective over the replicas, in the same order
+  // on every rank; waits for the compute stream. Offloaded state passes through memory in pieces of
+  // at most 4 MiB, or of one element for each replica.
   absl::Status Exchange(const StateTensor& state, int64_t block, absl::string_view label) const;
 
  private:
-  absl::Status ExchangeStaged(const StateTensor& state, int64_t slice, int64_t step,
+  absl::Status ExchangeStaged(const StateTensor& state, int64_t slice,
                               absl::string_view label) const;
 
   const Unit* unit_;

@@ -517,8 +517,8 @@ TEST(ShardingTest, ReplicasDivideTheReadingOfParameters) {
   };
   for (const Case& with : {Case{"no_shard", 3, 0, 0, 1, false},
                            {"no_shard", 4, 0, 0, 64, true},
-                           {"full_shard", 3, 0, 40, 1, false},
-                           {"hybrid_shard", 6, 2, 40, 16, false},
+                           {"full_shard", 3, 0, 100, 1, false},
+                           {"hybrid_shard", 6, 2, 100, 16, false},
                            {"hybrid_shard", 4, 2, 0, 1, true},
                            {"shard_optimizer", 2, 0, 0, 1, false}}) {
     SCOPED_TRACE(absl::StrCat(with.strategy, " of ", with.world_size));

@@ -87,21 +87,34 @@ absl::Status WithBaseDtype(const absl::Status& status, const TrainOptions& optio
   return status;
 }
 
+// What this rank reads of a checkpoint before it loads the state.
+struct OpenedCheckpoint {
+  std::unique_ptr<CheckpointReader> reader;
+  RunProgress progress;
+  std::vector<ShardState> states;  // to load
+};
+
+absl::StatusOr<OpenedCheckpoint> OpenCheckpoint(const std::string& path, Trainer& trainer) {
+  OpenedCheckpoint opened;
+  ZEROTH_ASSIGN_OR_RETURN(opened.reader, CheckpointReader::Open(path));
+  ZEROTH_ASSIGN_OR_RETURN(opened.progress,
+                          RunProgress::FromJson(opened.reader->index().training,
+                                                absl::StrCat(path, "/", kCheckpointIndexName)));
+  ZEROTH_ASSIGN_OR_RETURN(opened.states, trainer.states());
+  return opened;
+}
+
 // Loads a checkpoint. Collective; returns the same status on every rank.
 absl::StatusOr<RunProgress> LoadCheckpoint(const std::string& path, const TrainOptions& options,
                                            Trainer& trainer, const ParameterReader& fill_missing,
                                            std::vector<std::string>& notes) {
-  const absl::StatusOr<std::unique_ptr<CheckpointReader>> opened = CheckpointReader::Open(path);
+  absl::StatusOr<OpenedCheckpoint> opened = OpenCheckpoint(path, trainer);
   ZEROTH_RETURN_IF_ERROR(
       AgreeOnStatus(trainer.world(), trainer.device(), opened.status(), "open the checkpoint"));
-  CheckpointReader& reader = **opened;
-  ZEROTH_ASSIGN_OR_RETURN(RunProgress progress,
-                          RunProgress::FromJson(reader.index().training,
-                                                absl::StrCat(path, "/", kCheckpointIndexName)));
+  auto& [reader, progress, states] = *opened;
   LoadStateOptions load;
   if (options.allow_partial) load.fill_missing = fill_missing;
-  ZEROTH_ASSIGN_OR_RETURN(const std::vector<ShardState> states, trainer.states());
-  absl::StatusOr<LoadedState> state = LoadState(reader, trainer.sharding(), states, load);
+  absl::StatusOr<LoadedState> state = LoadState(*reader, trainer.sharding(), states, load);
   if (!state.ok()) return WithBaseDtype(state.status(), options, progress);
   LoadedState loaded = *std::move(state);
   notes = std::move(loaded.notes);
@@ -121,8 +134,10 @@ absl::StatusOr<RunProgress> LoadCheckpoint(const std::string& path, const TrainO
   if (scale_flag == progress.flags.end() || *scale_flag != options.loss_scale) {
     progress.trainer.loss_scaler.reset();
   }
-  ZEROTH_RETURN_IF_ERROR_WITH(trainer.Restore(progress.trainer), path);
-  return progress;
+  const absl::Status restored = trainer.Restore(progress.trainer);
+  ZEROTH_RETURN_IF_ERROR_WITH(
+      AgreeOnStatus(trainer.world(), trainer.device(), restored, "restore the trainer"), path);
+  return std::move(progress);
 }
 
 // Describes how this run differs from that of the checkpoint.

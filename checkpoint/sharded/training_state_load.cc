@@ -274,12 +274,13 @@ absl::Status ReadWholeBytes(CheckpointReader& reader, const Parameter& parameter
   return absl::OkStatus();
 }
 
-// The scales of a coded state have the slices of the codes.
+// A coded state and its scales have the same slices.
 ReplicaSlices SlicesOf(const StateToLoad& load) {
-  const ShardState& state = load.scaled != nullptr ? *load.scaled : *load.state;
-  const int64_t rest = state.unit->segment_layout(state.segment).shard_numel - state.begin;
-  return ReplicaSlices(*state.unit, state.segment, state.begin,
-                       std::min(rest, state.shard.numel() * state.block));
+  const ShardState& values = load.scaled != nullptr ? *load.scaled : *load.state;
+  const ShardState& blocks = load.scales != nullptr ? *load.scales : *load.state;
+  const int64_t rest = values.unit->segment_layout(values.segment).shard_numel - values.begin;
+  return ReplicaSlices(*values.unit, values.segment, values.begin,
+                       std::min(rest, values.shard.numel() * values.block), blocks.block);
 }
 
 // Reads what this rank reads of the parameters' states, as `plan` says.
