@@ -5,8 +5,9 @@
 // BM_CoordinatorCall passes the ranks' messages to the coordinator's state, without sockets, and
 // takes the answers after each call. Argument: ranks.
 // BM_CoordinatorSockets sends them through one TCP connection for each rank of this process, and
-// counts the CPU time of the coordinator's thread. Arguments: ranks, and the number of calls that a
-// rank posts before it waits: 1 as MPI's ranks, more as NCCL's.
+// counts the CPU time of the coordinator's thread. Arguments: ranks, the number of calls that a
+// rank posts before it waits (1 as MPI's ranks, more as NCCL's), and how many of them share a
+// message, as the parameters of a unit do with --layout=rows.
 //
 // Columns: ms_per_call, and ns_per_rank, which is that divided by the ranks: constant if the
 // coordinator's work were the messages alone.
@@ -48,17 +49,19 @@ Coordinator::Options OptionsFor(int ranks) {
   return options;
 }
 
-// Returns a rank's message for call `index` of the world's communicator.
-std::string CallMessage(uint64_t index, bool awaits) {
+// Returns a rank's message for `count` calls of the world's communicator, from call `index` on.
+std::string CallMessage(uint64_t index, int64_t count, bool awaits) {
   CollectiveCall call;
   call.operation = CollectiveOpName(CollectiveOp::kReduceScatter);
-  call.index = index;
   call.count = 1 << 20;
   call.dtype = DType::kBFloat16;
   call.reduce = ReduceOp::kMean;
   call.label = "transformer.h.17";
   WireWriter message = Message(MessageType::kCall).U32(kWorldGroup).U8(awaits ? 1 : 0);
-  WriteCall(call, message);
+  for (int64_t i = 0; i < count; ++i) {
+    call.index = index++;
+    WriteCall(call, message);
+  }
   return message.bytes();
 }
 
@@ -88,7 +91,7 @@ void BM_CoordinatorCall(benchmark::State& state) {
   int64_t calls = 0;
   const double before = SecondsOf(RUSAGE_THREAD);
   for (auto _ : state) {
-    const std::string message = CallMessage(static_cast<uint64_t>(calls++), /*awaits=*/true);
+    const std::string message = CallMessage(static_cast<uint64_t>(calls++), 1, /*awaits=*/true);
     for (int rank = 0; rank < ranks; ++rank) {
       if (!world.Handle(static_cast<size_t>(rank), message)) {
         return state.SkipWithError("the coordinator does not understand the call");
@@ -161,11 +164,14 @@ class RankConnection {
   FrameReader frames_;
 };
 
-absl::Status PostAndAwait(std::vector<RankConnection>& ranks, int64_t& calls, int64_t ahead) {
+absl::Status PostAndAwait(std::vector<RankConnection>& ranks, int64_t& calls, int64_t ahead,
+                          int64_t together) {
   std::string messages;
-  for (int64_t i = 0; i < ahead; ++i) {
-    messages += Frame(CallMessage(static_cast<uint64_t>(calls++), /*awaits=*/i == ahead - 1));
+  for (int64_t i = 0; i < ahead; i += together) {
+    const bool awaits = i + together == ahead;
+    messages += Frame(CallMessage(static_cast<uint64_t>(calls + i), together, awaits));
   }
+  calls += ahead;
   for (RankConnection& rank : ranks) ZEROTH_RETURN_IF_ERROR(rank.Send(messages));
   for (RankConnection& rank : ranks) {
     ZEROTH_RETURN_IF_ERROR(rank.AwaitAgreed(static_cast<uint64_t>(calls)));
@@ -195,15 +201,16 @@ void BM_CoordinatorSockets(benchmark::State& state) {
   const auto coordinators = [] { return SecondsOf(RUSAGE_SELF) - SecondsOf(RUSAGE_THREAD); };
   const double before = coordinators();
   for (auto _ : state) {
-    if (status.ok()) status = PostAndAwait(ranks, calls, state.range(1));
+    if (status.ok()) status = PostAndAwait(ranks, calls, state.range(1), state.range(2));
   }
   const double seconds = coordinators() - before;
   if (!status.ok()) return state.SkipWithError(status.ToString().c_str());
   Report(state, seconds, calls);
 }
 BENCHMARK(BM_CoordinatorSockets)
-    ->ArgNames({"ranks", "ahead"})
-    ->ArgsProduct({{8, 64, 512, 1024, 4096}, {1, 64}})
+    ->ArgNames({"ranks", "ahead", "together"})
+    ->ArgsProduct({{8, 64, 512, 1024, 4096}, {1}, {1}})
+    ->ArgsProduct({{8, 64, 512, 1024, 4096}, {64}, {1, 16}})
     ->UseRealTime()
     ->Unit(benchmark::kMillisecond);
 

@@ -25,7 +25,7 @@ BAZEL = set("config cuda_archs copt compilation_mode disk_cache test_env test_fi
             "local_test_jobs".split())
 LAUNCHERS = set("map-by bind-to oversubscribe allow-run-as-root mca rtos mpi ntasks-per-node cpus-per-task gpus-per-node "
                 "kill-on-bad-exit hostfile nodes nnodes node_rank master_addr rdzv_id local-dir no-python nproc_per_node rdzv-id "
-                "standalone benchmark_filter lora help version n signal input rm volume".split())
+                "max-restarts standalone benchmark_filter lora help version n signal input rm volume".split())
 
 
 def read(path):

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -103,6 +104,13 @@ std::string CollectiveCall::ToString() const {
 
 int64_t ByteSize(const BufferView& view) {
   return view.count * static_cast<int64_t>(SizeOf(view.dtype));
+}
+
+std::vector<CollectiveCall> CallsOf(absl::Span<const Collective> collectives) {
+  std::vector<CollectiveCall> calls;
+  calls.reserve(collectives.size());
+  for (const Collective& collective : collectives) calls.push_back(collective.call);
+  return calls;
 }
 
 BufferView Range(const BufferView& view, int64_t begin, int64_t count) {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -53,6 +54,9 @@ struct Collective {
   bool accumulate = false;
   AllToAllCounts counts = {};
 };
+
+// Returns the calls alone, for the ranks to compare.
+std::vector<CollectiveCall> CallsOf(absl::Span<const Collective> collectives);
 
 // Elements on their way to or from another rank of the group. Does not own them.
 struct RankMessage {

@@ -31,39 +31,46 @@
 namespace zeroth {
 namespace {
 
-// A call that was enqueued. If its stream drops it instead of running it, the other ranks would
-// wait in vain, so the destructor then breaks the world.
-class PendingCall {
+// Calls that were enqueued together. If their stream drops them instead of running them, the other
+// ranks would wait in vain, so the destructor then breaks the world.
+class PendingCalls {
  public:
-  // `stream` runs or drops the call.
-  PendingCall(std::shared_ptr<mpi::Channel> channel, Collective collective, std::string what,
-              Stream& stream)
+  // `stream` runs or drops the calls.
+  PendingCalls(std::shared_ptr<mpi::Channel> channel, absl::Span<const Collective> collectives,
+               std::string what, Stream& stream)
       : channel_(std::move(channel)),
-        collective_(std::move(collective)),
+        collectives_(collectives.begin(), collectives.end()),
         what_(std::move(what)),
         stream_(stream) {}
-  PendingCall(const PendingCall&) = delete;
-  PendingCall& operator=(const PendingCall&) = delete;
+  PendingCalls(const PendingCalls&) = delete;
+  PendingCalls& operator=(const PendingCalls&) = delete;
 
-  ~PendingCall() {
+  ~PendingCalls() {
     if (started_) return;
     ProcessWorld& processes = channel_->processes();
-    processes.Break(DroppedCall(processes.rank(), collective_.call.ToString(), stream_.status()));
+    const std::string call = collectives_.front().call.ToString();
+    processes.Break(DroppedCall(processes.rank(), call, stream_.status()));
   }
 
   absl::Status Run() {
     started_ = true;
     // Allocated before the agreement: after it, nothing may fail on this rank alone.
-    absl::StatusOr<char*> scratch =
-        channel_->Scratch(mpi::ScratchBytes(collective_, channel_->grid()), stream_);
+    size_t bytes = 0;
+    for (const Collective& collective : collectives_) {
+      bytes = std::max(bytes, mpi::ScratchBytes(collective, channel_->grid()));
+    }
+    absl::StatusOr<char*> scratch = channel_->Scratch(bytes, stream_);
     if (!scratch.ok()) return channel_->processes().Fail(scratch.status(), what_);
-    ZEROTH_RETURN_IF_ERROR(channel_->Agree(collective_.call));
-    return mpi::MoveData(collective_, *channel_, *scratch);
+    ZEROTH_RETURN_IF_ERROR(channel_->Agree(CallsOf(collectives_)));
+    for (const Collective& collective : collectives_) {
+      ZEROTH_RETURN_IF_ERROR(mpi::MoveData(collective, *channel_, *scratch));
+    }
+    return absl::OkStatus();
   }
 
  private:
   const std::shared_ptr<mpi::Channel> channel_;
-  const Collective collective_;
+  const std::vector<Collective> collectives_;
   const std::string what_;  // for messages
   Stream& stream_;
   bool started_ = false;
@@ -104,21 +111,16 @@ class MpiCommunicator final : public CheckedCommunicator {
  private:
   absl::Status Enqueue(absl::Span<Collective> collectives, const absl::Status& checked,
                        Stream& stream) override {
-    for (Collective& collective : collectives) {
-      ZEROTH_RETURN_IF_ERROR(EnqueueOne(std::move(collective), checked, stream));
-    }
-    return absl::OkStatus();
-  }
-  absl::Status EnqueueOne(Collective collective, const absl::Status& checked, Stream& stream) {
     ProcessWorld& processes = channel_->processes();
     ZEROTH_RETURN_IF_ERROR(processes.SettledStatus());
-    collective.call.index = enqueued_++;
-    const std::string what = Describe(collective.call);
+    const std::string what = Describe(collectives.front().call);
     if (!checked.ok()) return processes.Fail(checked, what);
     if (absl::Status wrong = CheckStream(stream); !wrong.ok()) return processes.Fail(wrong, what);
-    Count(collective);
-    const auto pending =
-        std::make_shared<PendingCall>(channel_, std::move(collective), what, stream);
+    for (Collective& collective : collectives) {
+      collective.call.index = enqueued_++;
+      Count(collective);
+    }
+    const auto pending = std::make_shared<PendingCalls>(channel_, collectives, what, stream);
     const absl::Status status =
         CpuStream::From(stream).Enqueue([pending] { return pending->Run(); });
     // If the stream had failed before, the world is not broken yet.

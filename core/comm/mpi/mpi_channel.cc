@@ -43,9 +43,9 @@ Channel::Channel(std::shared_ptr<ProcessWorld> processes, Engine& engine, Proces
 
 Channel::~Channel() { processes_->Leave(seat_.group); }
 
-absl::Status Channel::Agree(const CollectiveCall& call) {
+absl::Status Channel::Agree(std::vector<CollectiveCall> calls) {
   ZEROTH_ASSIGN_OR_RETURN(const uint64_t number,
-                          processes_->Post(seat_.group, call, /*awaits=*/true));
+                          processes_->PostAll(seat_.group, std::move(calls), /*awaits=*/true));
   return processes_->AwaitAgreed(seat_.group, number);
 }
 

@@ -47,9 +47,9 @@ class Channel {
   const std::shared_ptr<ProcessWorld>& shared_processes() const { return processes_; }
   Engine& engine() const { return engine_; }
 
-  // Waits until all ranks have arrived at `call`. Returns OK on all ranks or on none. After OK, all
-  // ranks must move the call's data.
-  absl::Status Agree(const CollectiveCall& call);
+  // Waits until all ranks have arrived at `calls`, which ranks group in the same way. Returns OK on
+  // all ranks or on none. After OK, all ranks must move the calls' data.
+  absl::Status Agree(std::vector<CollectiveCall> calls);
   // Starts to move messages of a call.
   std::shared_ptr<Engine::Exchange> Start(absl::Span<const RankMessage> messages);
   // Waits for the messages. If the world breaks meanwhile, living ranks still finish the call that

@@ -167,10 +167,11 @@ absl::Status NcclCommunicator::Enqueue(absl::Span<Collective> collectives,
   if (absl::Status wrong = CheckStream(stream); !wrong.ok()) return fail(wrong);
   cuda::CudaStream& cuda_stream = cuda::CudaStream::From(stream);
   const std::shared_ptr<cuda::Playback> playback = cuda_stream.playback();
-  uint64_t number = 0;  // of the last call
+  ZEROTH_ASSIGN_OR_RETURN(const uint64_t number,
+                          processes.PostAll(seat_.group, CallsOf(collectives)));
+  uint64_t index = number - collectives.size();  // `number` is that of the last call, from 1
   for (Collective& collective : collectives) {
-    ZEROTH_ASSIGN_OR_RETURN(number, processes.Post(seat_.group, collective.call));
-    collective.call.index = number - 1;
+    collective.call.index = index++;
     if (playback == nullptr) {
       Count(collective);
     } else {

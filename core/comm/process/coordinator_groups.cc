@@ -50,14 +50,16 @@ CoordinatorWorld::Group* CoordinatorWorld::Find(uint32_t id, int world_rank, int
 
 bool CoordinatorWorld::HandleInGroup(MessageType type, int world_rank, WireReader& reader) {
   const uint32_t id = reader.U32();
-  absl::string_view call;
+  std::vector<absl::string_view> calls;
   bool awaits = false;
   SplitRequest request;
   std::string value;
   uint64_t count = 0;
   if (type == MessageType::kCall) {
     awaits = reader.U8() != 0;
-    call = reader.Rest();
+    do {
+      calls.push_back(reader.View());
+    } while (reader.ok() && !reader.AtEnd());
   } else if (type == MessageType::kSplit) {
     request.color = reader.I32();
     request.key = reader.I32();
@@ -75,9 +77,11 @@ bool CoordinatorWorld::HandleInGroup(MessageType type, int world_rank, WireReade
   const std::unique_lock<std::mutex> lock(world_->mutex());
   switch (type) {
     case MessageType::kCall: {
-      const SharedCall decoded = Decode(*group, rank, call);
-      if (decoded == nullptr) return false;
-      Call(*group, rank, awaits, decoded);
+      for (const absl::string_view& call : calls) {
+        const SharedCall decoded = Decode(*group, rank, call);
+        if (decoded == nullptr) return false;
+        Call(*group, rank, awaits && &call == &calls.back(), decoded);
+      }
       break;
     }
     case MessageType::kSplit:
@@ -99,9 +103,8 @@ bool CoordinatorWorld::HandleInGroup(MessageType type, int world_rank, WireReade
 SharedCall CoordinatorWorld::Decode(Group& group, int rank, absl::string_view bytes) {
   const auto at = static_cast<size_t>(group.calls.ledger.IssuedLocked(rank) - group.first_posted);
   if (at < group.posted.size() && group.posted[at].bytes == bytes) return group.posted[at].call;
-  WireReader reader(bytes);
-  std::optional<CollectiveCall> call = ReadCall(reader);
-  if (!call.has_value() || !reader.IsComplete()) return nullptr;
+  std::optional<CollectiveCall> call = ReadCall(bytes);
+  if (!call.has_value()) return nullptr;
   auto shared = std::make_shared<const CollectiveCall>(*std::move(call));
   if (at == group.posted.size()) group.posted.push_back({std::string(bytes), shared});
   return shared;

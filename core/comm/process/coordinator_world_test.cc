@@ -39,14 +39,21 @@ class CoordinatorWorldTest : public ::testing::Test {
   }
 
   static std::string Call(uint32_t group, uint64_t index, const std::string& label, bool awaits) {
-    CollectiveCall call;
-    call.operation = CollectiveOpName(CollectiveOp::kAllReduce);
-    call.index = index;
-    call.count = 7;
-    call.dtype = DType::kFloat32;
-    call.label = label;
+    return Calls(group, index, {label}, awaits);
+  }
+  // A message with a call for each label, from call `index` on.
+  static std::string Calls(uint32_t group, uint64_t index, const std::vector<std::string>& labels,
+                           bool awaits) {
     WireWriter message = Message(MessageType::kCall).U32(group).U8(awaits ? 1 : 0);
-    WriteCall(call, message);
+    for (const std::string& label : labels) {
+      CollectiveCall call;
+      call.operation = CollectiveOpName(CollectiveOp::kAllReduce);
+      call.index = index++;
+      call.count = 7;
+      call.dtype = DType::kFloat32;
+      call.label = label;
+      WriteCall(call, message);
+    }
     return message.bytes();
   }
 
@@ -97,6 +104,36 @@ TEST_F(CoordinatorWorldTest, OneAnswerForCallsThatArrivedTogether) {
   for (const auto& of_rank : messages) {
     EXPECT_EQ(of_rank, std::vector<std::string>{Agreed(kWorldGroup, 5)});
   }
+}
+
+// However the ranks divide their calls into messages, each receives one answer.
+TEST_F(CoordinatorWorldTest, OneAnswerForTheCallsOfAMessage) {
+  Start(3);
+  Send(0, Calls(kWorldGroup, 0, {"a", "b", "c"}, /*awaits=*/true));
+  Send(1, Call(kWorldGroup, 0, "a", /*awaits=*/false));
+  Send(1, Calls(kWorldGroup, 1, {"b", "c"}, /*awaits=*/true));
+  EXPECT_TRUE(TakeMessages().empty());
+  Send(2, Calls(kWorldGroup, 0, {"a", "b", "c"}, /*awaits=*/true));
+  EXPECT_EQ(TakeMessages(), (std::vector<std::vector<std::string>>(3, {Agreed(0, 3)})));
+}
+
+TEST_F(CoordinatorWorldTest, ADifferenceInsideAMessageNamesTheCall) {
+  Start(2);
+  Send(0, Calls(kWorldGroup, 0, {"a", "b", "c"}, /*awaits=*/true));
+  Send(1, Calls(kWorldGroup, 0, {"a", "x", "c"}, /*awaits=*/true));
+  EXPECT_EQ(TakeBroken(),
+            absl::FailedPreconditionError(
+                "collectives do not match on test world ranks [0, 1]: rank 0 called all_reduce "
+                "'b' (call 2, 7 x fp32), rank 1 called all_reduce 'x' (call 2, 7 x fp32); all "
+                "ranks must make the same calls in the same order"));
+}
+
+TEST_F(CoordinatorWorldTest, MalformedCallsAreRefused) {
+  Start(1);
+  EXPECT_FALSE(world_->Handle(0, Calls(kWorldGroup, 0, {}, /*awaits=*/true))) << "no call";
+  const std::string calls = Calls(kWorldGroup, 0, {"a", "b"}, /*awaits=*/true);
+  EXPECT_FALSE(world_->Handle(0, calls.substr(0, calls.size() - 1))) << "cut";
+  EXPECT_FALSE(world_->Handle(0, calls + std::string("\1\0\0\0\1", 5))) << "another third call";
 }
 
 TEST_F(CoordinatorWorldTest, CallsThatNobodyAwaitsAreAnnouncedLater) {

@@ -48,16 +48,19 @@ absl::Status ReadStatus(WireReader& reader) {
 void WriteCall(const CollectiveCall& call, WireWriter& writer) {
   uint8_t op = 0;
   while (!OperationName(op).empty() && OperationName(op) != call.operation) ++op;
-  writer.U8(op)
+  WireWriter bytes;
+  bytes.U8(op)
       .U64(call.index)
       .U64(static_cast<uint64_t>(call.count))
       .U32(Encode(call.dtype))
       .U32(Encode(call.reduce))
       .U32(Encode(call.root))
       .String(absl::string_view(call.label).substr(0, 1 << 16));
+  writer.String(bytes.bytes());
 }
 
-std::optional<CollectiveCall> ReadCall(WireReader& reader) {
+std::optional<CollectiveCall> ReadCall(absl::string_view bytes) {
+  WireReader reader(bytes);
   const uint8_t op = reader.U8();
   CollectiveCall call;
   call.index = reader.U64();
@@ -67,7 +70,8 @@ std::optional<CollectiveCall> ReadCall(WireReader& reader) {
   const uint32_t root = reader.U32();
   call.label = reader.String();
   call.operation = OperationName(op);
-  if (!reader.ok() || call.operation.empty() || dtype > kDTypeCount || reduce > kReduceOpCount) {
+  if (!reader.IsComplete() || call.operation.empty() || dtype > kDTypeCount ||
+      reduce > kReduceOpCount) {
     return std::nullopt;
   }
   if (dtype != kNone) call.dtype = static_cast<DType>(dtype - 1);

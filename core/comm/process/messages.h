@@ -53,19 +53,19 @@ class WireReader {
   uint32_t U32() { return static_cast<uint32_t>(Bytes(4)); }
   int32_t I32() { return static_cast<int32_t>(U32()); }
   uint64_t U64() { return Bytes(8); }
-  std::string String() {
+  std::string String() { return std::string(View()); }
+  // Like String, without a copy: valid as long as the bytes.
+  absl::string_view View() {
     const size_t size = U32();
     if (!ok_ || size > bytes_.size()) {
       ok_ = false;
       return "";
     }
-    std::string value(bytes_.substr(0, size));
+    const absl::string_view value = bytes_.substr(0, size);
     bytes_.remove_prefix(size);
     return value;
   }
   bool ok() const { return ok_; }
-  // Returns the bytes that are left, and reads them.
-  absl::string_view Rest() { return std::exchange(bytes_, absl::string_view()); }
   bool AtEnd() const { return bytes_.empty(); }
   // Marks the bytes as malformed.
   void Fail() { ok_ = false; }
@@ -91,14 +91,14 @@ class WireReader {
 };
 
 inline constexpr uint32_t kProtocolMagic = 0x5a524f54;
-inline constexpr uint32_t kProtocolVersion = 5;
+inline constexpr uint32_t kProtocolVersion = 6;
 // The number of the group of all ranks. Splits number the other groups.
 inline constexpr uint32_t kWorldGroup = 0;
 
 enum class MessageType : uint8_t {
   // From a rank.
   kHello = 1,  // magic, version, job id, nonce (handshake.h)
-  kCall,       // group, 1 if the rank waits for the answer, call
+  kCall,       // group, 1 if the rank waits for the answer, at least one call (WriteCall)
   kSplit,      // group, color, key
   kLeave,      // group
   kBreak,      // status
@@ -137,9 +137,10 @@ inline WireWriter Message(MessageType type) {
 WireWriter StatusMessage(MessageType type, const absl::Status& status);
 absl::Status ReadStatus(WireReader& reader);
 
+// Writes a call as a string, which ReadCall decodes.
 void WriteCall(const CollectiveCall& call, WireWriter& writer);
 // Returns std::nullopt if the bytes are not a call.
-std::optional<CollectiveCall> ReadCall(WireReader& reader);
+std::optional<CollectiveCall> ReadCall(absl::string_view bytes);
 
 // Writes ranks in any order. Evenly spaced ones, as the ranks of most groups are, take few bytes.
 void WriteRanks(absl::Span<const int> ranks, WireWriter& writer);

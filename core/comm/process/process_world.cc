@@ -283,19 +283,27 @@ absl::Status ProcessWorld::Fail(const absl::Status& error, absl::string_view wha
   return broken.ok() ? annotated : broken;
 }
 
-absl::StatusOr<uint64_t> ProcessWorld::Post(uint32_t group, CollectiveCall call, bool awaits) {
+absl::StatusOr<uint64_t> ProcessWorld::PostAll(uint32_t group, std::vector<CollectiveCall> calls,
+                                               bool awaits) {
+  ZEROTH_CHECK(!calls.empty());
   ZEROTH_RETURN_IF_ERROR(SettledStatus());
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    Calls& calls = calls_[group];
-    call.index = calls.posted++;
-    if (awaits) calls.asked = calls.posted;
-    last_posted_ = call;
+    Calls& of_group = calls_[group];
+    for (CollectiveCall& call : calls) call.index = of_group.posted++;
+    if (awaits) of_group.asked = of_group.posted;
+    last_posted_ = calls.back();
   }
-  WireWriter message = Message(MessageType::kCall).U32(group).U8(awaits ? 1 : 0);
-  WriteCall(call, message);
-  static_cast<void>(Send(message));
-  return call.index + 1;
+  // Far below the longest frame, since a label alone may have 64 KiB.
+  constexpr size_t kEnoughBytes = 1 << 16;
+  for (auto call = calls.begin(); call != calls.end();) {
+    WireWriter message = Message(MessageType::kCall).U32(group).U8(awaits ? 1 : 0);
+    while (call != calls.end() && message.bytes().size() < kEnoughBytes) {
+      WriteCall(*call++, message);
+    }
+    static_cast<void>(Send(message));
+  }
+  return calls.back().index + 1;
 }
 
 uint64_t ProcessWorld::Agreed(uint32_t group) const {

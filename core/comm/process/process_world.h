@@ -84,9 +84,14 @@ class ProcessWorld {
   // watchdog; empty if nothing. It is called on another thread, and must not block.
   void NameUnfinished(std::function<std::string()> unfinished);
 
-  // Posts this rank's next call in a group. Returns the call's number in the group, from 1, or the
-  // world's error. `awaits`: AwaitAgreed follows at once, so it need not ask the coordinator.
-  absl::StatusOr<uint64_t> Post(uint32_t group, CollectiveCall call, bool awaits = false);
+  // Posts this rank's next calls in a group, at least one, in one message. Returns the last call's
+  // number in the group, from 1, or the world's error. Ignores CollectiveCall::index. `awaits`:
+  // AwaitAgreed of the last call follows at once, so it need not ask the coordinator.
+  absl::StatusOr<uint64_t> PostAll(uint32_t group, std::vector<CollectiveCall> calls,
+                                   bool awaits = false);
+  absl::StatusOr<uint64_t> Post(uint32_t group, CollectiveCall call, bool awaits = false) {
+    return PostAll(group, {std::move(call)}, awaits);
+  }
   // Returns the number of matching calls that all ranks of the group have posted, as this rank was
   // told last. A number that no rank awaits comes late, by less than a second.
   uint64_t Agreed(uint32_t group) const;

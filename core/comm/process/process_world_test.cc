@@ -111,6 +111,22 @@ TEST(ProcessWorldTest, CallsThatMatchAreAgreed) {
   }
 }
 
+// So many calls need several messages, because a message has a limit.
+TEST(ProcessWorldTest, CallsThatArePostedTogetherAreNumberedInOrder) {
+  for (const absl::Status& status : RunThreads(3, [](ProcessWorld& world) -> absl::Status {
+         EXPECT_EQ(*world.Post(kWorldGroup, Call(CollectiveOp::kBarrier, 0, "")), 1u);
+         std::vector<CollectiveCall> calls;
+         for (int i = 0; i < 100; ++i) {
+           calls.push_back(Call(CollectiveOp::kAllGather, i, std::string(20'000, 'h')));
+         }
+         const auto number = world.PostAll(kWorldGroup, calls, /*awaits=*/true);
+         EXPECT_EQ(*number, 101u);
+         return world.AwaitAgreed(kWorldGroup, *number);
+       })) {
+    EXPECT_TRUE(status.ok()) << status;
+  }
+}
+
 TEST(ProcessWorldTest, ADifferenceBreaksTheWorldEverywhere) {
   for (const absl::Status& status : RunThreads(3, [](ProcessWorld& world) {
          std::atomic<bool> stopped{false};
