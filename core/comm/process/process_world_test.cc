@@ -421,7 +421,7 @@ void ExpectLastWords(const RankMain& rank_main, const std::vector<std::string>& 
 }
 
 // A program that uses this as a library goes on, and ends when it wants to.
-TEST(LastResortTest, AProcessStaysIfItsCallerSaysSo) {
+TEST(HangWatchdogTest, AProcessStaysIfItsCallerSaysSo) {
   const std::string file = TestRendezvousFile();
   const std::string log = file + ".log";
   const auto lines = [&] {
@@ -528,7 +528,7 @@ TEST(NoThreadsTest, TheErrorOfTheWorldIsNotLost) {
 }
 
 // A process that ends well may destroy its watchdog just as that begins to wait.
-TEST(LastResortTest, IsNotTakenByAProcessThatEndsAtOnce) {
+TEST(HangWatchdogTest, IsNotTakenByAProcessThatEndsAtOnce) {
   for (int i = 0; i < 20'000; ++i) {
     const HangWatchdog unneeded(/*ends_process=*/true, [] { return std::string("taken"); });
     const auto end = std::chrono::steady_clock::now() + std::chrono::nanoseconds(i % 1000 * 100);
@@ -537,7 +537,7 @@ TEST(LastResortTest, IsNotTakenByAProcessThatEndsAtOnce) {
   }
 }
 
-TEST(LastResortTest, EndsAProcessWhoseWorkDoesNotReturn) {
+TEST(HangWatchdogTest, EndsAProcessWhoseWorkDoesNotReturn) {
   ExpectLastWords(
       [](ProcessWorld& world) -> absl::Status {
         world.NameUnfinished([] { return std::string("a copy of 7 bytes"); });
@@ -550,7 +550,7 @@ TEST(LastResortTest, EndsAProcessWhoseWorkDoesNotReturn) {
        "unfinished: a copy of 7 bytes"});
 }
 
-TEST(LastResortTest, EndsAProcessWhoseTransportDoesNotStop) {
+TEST(HangWatchdogTest, EndsAProcessWhoseTransportDoesNotStop) {
   ExpectLastWords(
       [](ProcessWorld& world) {
         world.OnBreak([] {
