@@ -87,11 +87,12 @@ def zeroth_preludes():
 def _prelude(name, copts, openmp):
     # Without optimization nothing is precompiled, so that a missing include is an error there. GCC would
     # read the header again for a source with other options: those of OpenMP, or of an importing project's .bazelrc.
+    # GCC 12 cannot use SVE's types after a precompiled header.
     if copts or openmp or not _in_main_repository():
         return struct(copts = [], deps = [])
     return struct(
-        copts = select({"//bazel:opt": ["-include", "zeroth/%s.h" % name], "//conditions:default": []}),
-        deps = select({"//bazel:opt": [Label("//bazel:" + name)], "//conditions:default": []}),
+        copts = select({"//bazel:precompiles": ["-include", "zeroth/%s.h" % name], "//conditions:default": []}),
+        deps = select({"//bazel:precompiles": [Label("//bazel:" + name)], "//conditions:default": []}),
     )
 
 def _in_main_repository():
