@@ -275,7 +275,9 @@ std::vector<T> Widened(const std::vector<T>& matrix, int64_t rows, int64_t cols,
 
 TEST_P(MoeSuite, MatmulsOfEachExpertsRows) {
   for (int i = 0; i < 30; ++i) {
-    const RouteShape shape = RandomShape();
+    // On CUDA one launch takes up to 128 experts.
+    const bool many_experts = i % 8 == 2;
+    const RouteShape shape = many_experts ? RouteShape{70, 130, 4} : RandomShape();
     const DType dtype = kElementTypes[i % 3];
     const DType grad_dtype = kElementTypes[i / 3 % 3];
     if (dtype != DType::kFloat32 && grad_dtype != DType::kFloat32 && dtype != grad_dtype) continue;
@@ -289,6 +291,9 @@ TEST_P(MoeSuite, MatmulsOfEachExpertsRows) {
     const int64_t beside = i % 5 == 0 ? 3 : 0;
     const reference::Routed routed = RandomRouting(shape);
     const int64_t rows = shape.tokens * shape.top_k;
+    if (many_experts) {
+      ASSERT_LT(routed.offsets[128], rows);
+    }
     const std::vector<float> a = RoundTo(dtype, RandomNormal(rows * k));
     const std::vector<float> dc = RoundTo(dtype, RandomNormal(rows * n));
     // Side by side with something else, as gate and up are.
@@ -357,18 +362,22 @@ TEST_P(MoeSuite, MatmulsOfEachExpertsRows) {
   }
 }
 
-// Experts without rows, more rows than a block sums, and columns of a wider matrix.
+// Experts without rows, more rows than a block sums, columns of a wider matrix, and more experts
+// than the 128 that one launch takes on CUDA.
 TEST_P(MoeSuite, BiasGradientsOfEachExpertsRows) {
   for (const TypePair& types : kTypePairs) {
     for (const int64_t n : {1, 40, 133}) {
-      const std::vector<int32_t> offsets = {0, 3, 3, 203, 204};
+      constexpr int kExperts = 130;
+      std::vector<int32_t> offsets = {0, 3, 3, 203, 204};
+      offsets.resize(kExperts, 204);
+      offsets.push_back(209);
       const int64_t rows = offsets.back();
       const int64_t wide = n + 5;
       const std::vector<float> dy = RoundTo(types.dtype, RandomNormal(rows * wide));
       GroupedBiasGradientArgs args;
-      args.offsets = UploadTokens({5}, offsets);
+      args.offsets = UploadTokens({kExperts + 1}, offsets);
       args.dy = Matrix(Upload({rows, wide}, dy, types.dtype)).Columns(2, n);
-      for (int e = 0; e < 4; ++e) {
+      for (int e = 0; e < kExperts; ++e) {
         args.outputs.push_back(
             {Upload({n}, std::vector<float>(static_cast<size_t>(n), 2.0f), types.grad_dtype),
              /*accumulate=*/e % 2 == 0});

@@ -56,7 +56,7 @@ std::unique_ptr<MlpLayer> MakeMoe(const std::string& name, const DecoderConfig& 
   options.weights = {config.expert_scores, config.normalize_expert_weights,
                      static_cast<float>(config.expert_weight_scale)};
   options.bias = config.router_bias;
-  options.linear_biases = config.expert_biases;
+  options.linear_biases = config.moe_biases;
   options.swiglu_limit = static_cast<float>(config.swiglu_limit);
   double layers = 0;
   for (int64_t layer = 0; layer < config.layers; ++layer) layers += config.HasExperts(layer);

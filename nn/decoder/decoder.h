@@ -117,7 +117,7 @@ struct DecoderConfig {
   bool normalize_expert_weights = false;
   double expert_weight_scale = 1;  // of the weights
   bool router_bias = false;        // MoeOptions::bias
-  bool expert_biases = false;      // MoeOptions::linear_biases
+  bool moe_biases = false;         // MoeOptions::linear_biases
   double swiglu_limit = 0;         // MoeOptions::swiglu_limit
   // True: training adds a loss that balances experts (BalanceOp), averaged over the layers with
   // experts and multiplied by balance_coefficient.

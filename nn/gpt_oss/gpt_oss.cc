@@ -34,7 +34,7 @@ DecoderFamily GptOss() {
   base.attention_out_bias = true;
   base.experts = 128;
   base.experts_per_token = 4;
-  base.expert_biases = true;
+  base.moe_biases = true;
   base.swiglu_limit = 7;
   // A softmax over the chosen experts equals one over all experts, divided by the sum over the
   // chosen.

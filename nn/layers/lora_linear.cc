@@ -53,7 +53,9 @@ absl::Status CheckTargets(const Module& model, const LoraOptions& options) {
   return absl::OkStatus();
 }
 
-// Matches modules by the end of their names, as PEFT does: "norm" matches all norms.
+// Matches modules by the end of their names, as PEFT does: "norm" matches all norms. A module that
+// contains others is not matched, even if it has parameters itself, as attention with sinks: PEFT
+// would train all that it contains.
 absl::Status TrainSavedModules(const Module& model, const LoraOptions& options) {
   if (options.modules_to_save.empty()) return absl::OkStatus();
   std::set<absl::string_view> adapted;
@@ -61,11 +63,20 @@ absl::Status TrainSavedModules(const Module& model, const LoraOptions& options) 
     adapted.insert(ModuleNameOf(adapter.weight->name()));
   }
   const std::vector<Parameter*> parameters = model.Parameters();
+  std::set<absl::string_view> containers;
+  for (const Parameter* parameter : parameters) {
+    absl::string_view name = ModuleNameOf(parameter->name());
+    for (size_t dot = name.rfind('.'); dot != name.npos; dot = name.rfind('.')) {
+      name = name.substr(0, dot);
+      containers.insert(name);
+    }
+  }
   for (const std::string& end : options.modules_to_save) {
     std::set<std::string> last_names;
     bool found = false;
     for (Parameter* parameter : parameters) {
       const absl::string_view module = ModuleNameOf(parameter->name());
+      if (containers.count(module) > 0) continue;
       last_names.emplace(module.substr(module.rfind('.') + 1));
       if (!absl::EndsWith(module, end)) continue;
       if (adapted.count(module) > 0) {

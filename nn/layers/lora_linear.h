@@ -45,8 +45,7 @@ struct LoraOptions {
   // Without targets: the experts of mixtures too, each with adapters of its own.
   bool experts = true;
   // The ends of the names of modules whose parameters are trained in full beside the adapters, as
-  // "embed_tokens" or "lm_head". Only modules that have parameters themselves match, such as
-  // layers, not containers.
+  // "embed_tokens" or "lm_head". Only layers match, not modules that contain others.
   std::vector<std::string> modules_to_save;
 
   // Not kNone: quantises the frozen weights of every linear layer of every block, as QLoRA does.

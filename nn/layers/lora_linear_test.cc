@@ -327,6 +327,32 @@ TEST(LoraLinearTest, ModulesToSaveAreTrainedInFull) {
             std::string::npos);
 }
 
+// As attention with sinks.
+class ContainerWithAParameter : public Module {
+ public:
+  ContainerWithAParameter(std::string name, std::unique_ptr<Linear> layer)
+      : Module(std::move(name)) {
+    AddParameter("sinks", Shape({2}), Initializer::Zeros());
+    AddChild(std::move(layer));
+  }
+};
+
+// PEFT would train all of it.
+TEST(LoraLinearTest, AModuleThatContainsLayersIsNoModuleToSave) {
+  const Case test_case = {WeightLayout::kInOut, {2, 5, {4, 2, 3}, 2}};
+  LoraOptions lora = LoraOptionsFor(test_case, {"q"});
+  const ContainerWithAParameter attention(
+      "h.0.attn", BuildLinear("h.0.attn", LinearOptionsFor(test_case, /*bias=*/true), lora));
+  lora.modules_to_save = {"attn"};
+  const absl::Status status = FreezeAllButAdapters(attention, lora);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(status.ToString().find("no module to save is called 'attn'; the model has k, q, v."),
+            std::string::npos)
+      << status;
+  lora.modules_to_save = {"attn.k"};
+  EXPECT_TRUE(FreezeAllButAdapters(attention, lora).ok());
+}
+
 TEST(LoraLinearTest, OptionsOutOfRange) {
   LoraOptions negative;
   negative.rank = -1;

@@ -124,8 +124,8 @@ MoeMlp::MoeMlp(std::string name, const MoeOptions& options, std::unique_ptr<MlpL
   router_ = AddParameter(options.router + ".weight", Shape({options.experts, options.dim}),
                          Initializer::Normal(options.init_std));
   if (options.linear_biases) {
-    router_bias_ = AddParameter(options.router + ".bias", Shape({options.experts}),
-                                Initializer::Normal(options.init_std));
+    logit_bias_ = AddParameter(options.router + ".bias", Shape({options.experts}),
+                               Initializer::Normal(options.init_std));
   }
   if (options.bias) {
     bias_ = AddChild(std::make_unique<RouterBias>(Scoped(options.router), options.experts));
@@ -143,8 +143,8 @@ absl::StatusOr<Value> MoeMlp::Forward(Context& context, const Value& x) {
 }
 
 absl::StatusOr<Value> MoeMlp::RouterLogits(Context& context, const Value& x) const {
-  if (fp32_router_) return Fp32RouterOp(context, x, *router_, router_bias_);
-  const LinearPart router{router_, router_bias_};
+  if (fp32_router_) return Fp32RouterOp(context, x, *router_, logit_bias_);
+  const LinearPart router{router_, logit_bias_};
   return LinearOp(context, x, absl::MakeSpan(&router, 1), WeightLayout::kOutIn);
 }
 

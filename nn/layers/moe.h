@@ -122,8 +122,8 @@ class MoeMlp : public MlpLayer {
   const float z_loss_;
   const bool fp32_router_;
   Parameter* router_;
-  Parameter* router_bias_ = nullptr;  // of the logits
-  RouterBias* bias_ = nullptr;        // of the choice of experts
+  Parameter* logit_bias_ = nullptr;
+  RouterBias* bias_ = nullptr;  // of the choice of experts
   Experts* experts_;
   MlpLayer* shared_ = nullptr;
   Parameter* shared_gate_ = nullptr;

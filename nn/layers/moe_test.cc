@@ -18,7 +18,7 @@ using testing::Bench;
 
 constexpr int64_t kTokens = 9;
 
-MoeOptions OptionsWith(LoraOptions lora) {
+MoeOptions OptionsWith(LoraOptions lora, bool biases = false) {
   MoeOptions options;
   options.dim = 12;
   options.hidden = 10;
@@ -30,6 +30,7 @@ MoeOptions OptionsWith(LoraOptions lora) {
   options.gate = "w1";
   options.up = "w3";
   options.out = "w2";
+  options.linear_biases = biases;
   options.lora = std::move(lora);
   return options;
 }
@@ -58,29 +59,32 @@ TEST(MoeMlpTest, ExpertsHaveAdaptersOfTheirOwn) {
 
 // The reference of a preference objective is the model without its adapters.
 TEST(MoeMlpTest, AdaptersThatAreOffChangeNoBit) {
-  Bench bench;
-  MoeMlp adapted("mlp", OptionsWith(Rank3()));
-  MoeMlp plain("mlp", OptionsWith({}));
-  for (Parameter* parameter : adapted.Parameters()) bench.Own(*parameter, 0.5f);
-  const std::vector<Parameter*> all = adapted.Parameters();
-  for (Parameter* parameter : plain.Parameters()) {
-    bench.Own(*parameter);
-    for (const Parameter* other : all) {
-      if (other->name() != parameter->name()) continue;
-      const std::vector<float> values = *other->data().ToHost<float>();
-      std::copy(values.begin(), values.end(), parameter->data().data<float>());
+  for (const bool biases : {false, true}) {
+    SCOPED_TRACE(biases);
+    Bench bench;
+    MoeMlp adapted("mlp", OptionsWith(Rank3(), biases));
+    MoeMlp plain("mlp", OptionsWith({}, biases));
+    for (Parameter* parameter : adapted.Parameters()) bench.Own(*parameter, 0.5f);
+    const std::vector<Parameter*> all = adapted.Parameters();
+    for (Parameter* parameter : plain.Parameters()) {
+      bench.Own(*parameter);
+      for (const Parameter* other : all) {
+        if (other->name() != parameter->name()) continue;
+        const std::vector<float> values = *other->data().ToHost<float>();
+        std::copy(values.begin(), values.end(), parameter->data().data<float>());
+      }
     }
+    Context& context = *bench.context;
+    const Shape shape({1, kTokens, 12});
+    const Value x = context.MakeValue(bench.Upload(shape, bench.Draw(shape.numel())));
+    const auto values = [&](MoeMlp& layer) {
+      return *layer.Forward(context, x)->data.ToHost<float>();
+    };
+    const std::vector<float> expected = values(plain);
+    EXPECT_NE(values(adapted), expected);
+    const auto without_adapters = context.DisableAdapters();
+    EXPECT_EQ(values(adapted), expected);
   }
-  Context& context = *bench.context;
-  const Shape shape({1, kTokens, 12});
-  const Value x = context.MakeValue(bench.Upload(shape, bench.Draw(shape.numel())));
-  const auto values = [&](MoeMlp& layer) {
-    return *layer.Forward(context, x)->data.ToHost<float>();
-  };
-  const std::vector<float> expected = values(plain);
-  EXPECT_NE(values(adapted), expected);
-  const auto without_adapters = context.DisableAdapters();
-  EXPECT_EQ(values(adapted), expected);
 }
 
 }  // namespace

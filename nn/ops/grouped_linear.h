@@ -13,15 +13,14 @@
 
 namespace zeroth {
 
-// One projection's weights [out, in] of all experts.
+// The same parameter of all experts, as the weight of one projection.
 using ExpertWeights = std::vector<Parameter*>;
-// A projection, and of each expert the matrices of its LoRA adapter, a [rank, in] and b [out,
-// rank], and its bias [out]; or none.
+// One projection. Each member has a parameter for each expert, or is empty.
 struct ExpertProjection {
-  ExpertWeights weights;
-  ExpertWeights a = {};
-  ExpertWeights b = {};
-  ExpertWeights biases = {};
+  ExpertWeights weights;      // [out, in]; not empty
+  ExpertWeights a = {};       // of LoRA adapters: [rank, in]
+  ExpertWeights b = {};       // [out, rank]
+  ExpertWeights biases = {};  // [out]
 };
 // grouped [rows, in] → [rows, sum of the projections' out]: each row times its expert's matrices of
 // all projections, side by side, plus their biases, and scale * (row a) b for adapters. If weights

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -154,11 +155,19 @@ TEST(RouterZLossOpTest, IsAddedToTheLossAndScaledAsItsGradient) {
 TEST(Fp32RouterOpTest, GradientsOfFp32) {
   Bench bench;
   Parameter weight("gate.weight", Shape({5, 12}));
+  Parameter bias("gate.bias", Shape({5}));
   bench.Own(weight);
+  bench.Own(bias);
   CheckGradients(bench, {Shape({2, 3, 12})}, {&weight},
                  [&](Context& context, const std::vector<Value>& in) {
                    return Fp32RouterOp(context, in[0], weight);
                  });
+  const auto with_bias = [&](Context& context, const std::vector<Value>& in) {
+    return Fp32RouterOp(context, in[0], weight, &bias);
+  };
+  CheckGradients(bench, {Shape({2, 3, 12})}, {&weight, &bias}, with_bias);
+  bias.set_requires_grad(false);
+  CheckGradients(bench, {Shape({2, 3, 12})}, {&weight, &bias}, with_bias);
 }
 
 // Logits of bf16 activations and weights, and the gradients that come from fp32 ones, are those of
@@ -178,8 +187,12 @@ TEST(Fp32RouterOpTest, LogitsOfBf16AreNotRounded) {
   Parameter weight("gate.weight", Shape({kCount, kWidth}));
   weight.set_data(in_bf16(weight.shape(), w));
   weight.set_grad(*context.Empty(weight.shape(), DType::kFloat32));
+  std::vector<float> z = bench.Draw(kCount);
+  Parameter bias("gate.bias", Shape({kCount}));
+  bias.set_data(in_bf16(bias.shape(), z));
+  bias.set_grad(*context.Empty(bias.shape(), DType::kBFloat16));
   const Value x = context.MakeValue(in_bf16(Shape({kRows, kWidth}), a));
-  const absl::StatusOr<Value> logits = Fp32RouterOp(context, x, weight);
+  const absl::StatusOr<Value> logits = Fp32RouterOp(context, x, weight, &bias);
   ASSERT_TRUE(logits.ok()) << logits.status();
   ASSERT_EQ(logits->data.dtype(), DType::kFloat32);
   const std::vector<float> slope = bench.Draw(kRows * kCount);
@@ -188,6 +201,7 @@ TEST(Fp32RouterOpTest, LogitsOfBf16AreNotRounded) {
 
   const std::vector<float> ours = *logits->data.ToHost<float>();
   const std::vector<float> dw = *weight.grad().ToHost<float>();
+  const std::vector<float> dz = *CastTo(context, bias.grad(), DType::kFloat32)->ToHost<float>();
   const std::vector<float> dx = *CastTo(context, x.node->grad, DType::kFloat32)->ToHost<float>();
   EXPECT_EQ(x.node->grad.dtype(), DType::kBFloat16);
   const auto at = [](const std::vector<float>& values, int64_t row, int64_t cols, int64_t col) {
@@ -195,7 +209,7 @@ TEST(Fp32RouterOpTest, LogitsOfBf16AreNotRounded) {
   };
   for (int64_t r = 0; r < kRows; ++r) {
     for (int64_t e = 0; e < kCount; ++e) {
-      double sum = 0;
+      double sum = at(z, 0, kCount, e);
       for (int64_t c = 0; c < kWidth; ++c) sum += at(a, r, kWidth, c) * at(w, e, kWidth, c);
       EXPECT_NEAR(at(ours, r, kCount, e), sum, 2e-5);
     }
@@ -206,6 +220,9 @@ TEST(Fp32RouterOpTest, LogitsOfBf16AreNotRounded) {
     }
   }
   for (int64_t e = 0; e < kCount; ++e) {
+    double total = 0;
+    for (int64_t r = 0; r < kRows; ++r) total += at(slope, r, kCount, e);
+    EXPECT_NEAR(at(dz, 0, kCount, e), total, std::abs(total) / 256 + 1e-5);
     for (int64_t c = 0; c < kWidth; ++c) {
       double sum = 0;
       for (int64_t r = 0; r < kRows; ++r) sum += at(slope, r, kCount, e) * at(a, r, kWidth, c);
@@ -220,9 +237,10 @@ constexpr int64_t kHidden = 8;
 constexpr int64_t kRank = 2;
 constexpr float kScale = 1.75f;
 
-// Three projections of experts, with adapters or without, in four pieces each or whole.
+// Three projections of experts, with adapters or without, in four pieces each or whole. Of frozen
+// weights, the biases of one projection are frozen too.
 struct TinyExperts {
-  TinyExperts(Bench& bench, bool divided, bool adapted) {
+  TinyExperts(Bench& bench, bool divided, bool adapted, bool biased) {
     for (ExpertProjection* projection : {&gate, &up, &down}) {
       const bool is_down = projection == &down;
       const int64_t out = is_down ? kDim : kHidden;
@@ -237,7 +255,9 @@ struct TinyExperts {
       };
       for (int64_t e = 0; e < kExperts; ++e) {
         add(Shape({out, in}), projection->weights, true);
+        if (biased) add(Shape({out}), projection->biases, !is_down);
         if (!adapted) continue;
+        if (biased && projection == &up) projection->biases.back()->set_requires_grad(false);
         projection->weights.back()->set_requires_grad(false);
         add(Shape({kRank, in}), projection->a, is_down);
         add(Shape({out, kRank}), projection->b, !is_down);
@@ -289,14 +309,15 @@ std::vector<Value> DrawTokens(Bench& bench) {
 }
 
 TEST(ExpertsTest, GradientsAndPieces) {
-  for (const bool adapted : {false, true}) {
+  for (const auto& [adapted, biased] : std::vector<std::pair<bool, bool>>{
+           {false, false}, {false, true}, {true, false}, {true, true}}) {
     std::vector<std::vector<float>> results;
     for (const bool divided : {false, true}) {
-      SCOPED_TRACE(::testing::Message() << adapted << divided);
+      SCOPED_TRACE(::testing::Message() << adapted << biased << divided);
       Bench bench;
       testing::OneRank ranks(4);
       bench.context->set_tensor_ranks(&ranks);
-      const TinyExperts experts(bench, divided, adapted);
+      const TinyExperts experts(bench, divided, adapted, biased);
       const auto forward = [&](Context& context, const std::vector<Value>& in) {
         return experts.Forward(context, in, divided ? &ranks : nullptr);
       };
@@ -312,7 +333,7 @@ TEST(ExpertsTest, GradientsAndPieces) {
 // weight + scale * B A in float64.
 TEST(ExpertsTest, AdaptersAreMergedWeights) {
   Bench bench;
-  TinyExperts experts(bench, /*divided=*/false, /*adapted=*/true);
+  TinyExperts experts(bench, /*divided=*/false, /*adapted=*/true, /*biased=*/true);
   const std::vector<Value> in = DrawTokens(bench);
   const absl::StatusOr<Value> adapted = experts.Forward(*bench.context, in, nullptr);
   ASSERT_TRUE(adapted.ok()) << adapted.status();
