@@ -299,6 +299,19 @@ class SeparateExpertWeights final : public WeightsSource {
 
 }  // namespace
 
+absl::Status CheckAdapterLayers(const HfConfig& config, absl::Span<const std::string> layers) {
+  if (!StacksExperts(config)) return absl::OkStatus();
+  for (const std::string& layer : layers) {
+    if (!absl::StrContains(layer, kExperts)) continue;
+    return Unimplemented(
+        "an adapter of \"", layer,
+        "\" cannot be written alone: transformers stacks the experts of gpt-oss in one parameter, "
+        "so that PEFT has no layer for it; write the merged model instead (--lora_export=merged), "
+        "or adapt no experts (--lora_targets=all_but_experts)");
+  }
+  return absl::OkStatus();
+}
+
 bool StacksExperts(const HfConfig& config) {
   const auto type = config.json().find("model_type");
   return type != config.json().end() && *type == "gpt_oss";

@@ -21,8 +21,10 @@
 #include <optional>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 #include "zeroth/checkpoint/hf_config.h"
 #include "zeroth/checkpoint/hf_directory.h"
@@ -33,6 +35,10 @@ namespace zeroth {
 // Returns whether config.json describes a model whose files stack experts: "model_type" is
 // "gpt_oss".
 bool StacksExperts(const HfConfig& config);
+
+// Unimplemented if adapters of these layers, by the names of separate experts, do not fit such a
+// model in PEFT, which adapts modules of transformers.
+absl::Status CheckAdapterLayers(const HfConfig& config, absl::Span<const std::string> layers);
 
 // A model whose experts have separate tensors.
 struct HfSeparateExperts {
