@@ -7,6 +7,7 @@
 #include <bit>
 #include <cstdint>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -29,8 +30,9 @@ constexpr absl::string_view kExperts = ".mlp.experts.";
 constexpr char kQuantization[] = "quantization_config";
 constexpr int64_t kBlock = 32;
 constexpr int64_t kBlockBytes = 16;
-// Elements of a stack that are read at a time, to use every second.
-constexpr int64_t kStrip = int64_t{1} << 16;
+// Elements of a stack that are read at a time to be transposed, and rows of a tile of them.
+constexpr int64_t kStrip = int64_t{1} << 20;
+constexpr int64_t kTile = 16;
 
 // Values of E2M1.
 constexpr std::array<float, 16> kE2m1 = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
@@ -64,7 +66,14 @@ struct Place {
   int64_t columns = 0;
 };
 
-// Immutable and thread-safe.
+// What an expert has in a stack of matrices.
+struct Slice {
+  std::string stored;
+  int64_t expert = 0;
+  std::vector<float> values = {};
+};
+
+// Thread-safe.
 class SeparateExpertWeights final : public WeightsSource {
  public:
   static absl::StatusOr<std::shared_ptr<const SeparateExpertWeights>> Create(
@@ -89,14 +98,8 @@ class SeparateExpertWeights final : public WeightsSource {
                                                 " + ", count, ") of tensor \"", name,
                                                 "\", which has ", numel));
     }
-    switch (place.kind) {
-      case Place::Kind::kBias:
-        return ReadRows(place, place.expert * place.rows, begin, out);
-      case Place::Kind::kTransposed:
-        return ReadTransposed(place, begin, out);
-      default:
-        return ReadMxfp4(place, begin, out);
-    }
+    return place.kind == Place::Kind::kBias ? ReadBias(place, begin, out)
+                                            : ReadMatrix(place, begin, out);
   }
 
  private:
@@ -204,78 +207,110 @@ class SeparateExpertWeights final : public WeightsSource {
                            other->second.stored, "\" and in another tensor; expected one of them");
   }
 
-  // Reads rows from `row` on of what begins at element `begin` of the stack.
-  absl::Status ReadRows(const Place& place, int64_t begin, int64_t row,
-                        absl::Span<float> out) const {
-    begin += place.first + place.step * row;
-    if (place.step == 1) return all_->ReadElements(place.stored, begin, out);
-    std::vector<float> strip;
-    while (!out.empty()) {
-      const size_t count = std::min(out.size(), static_cast<size_t>(kStrip / place.step));
-      strip.resize((count - 1) * static_cast<size_t>(place.step) + 1);
-      ZEROTH_RETURN_IF_ERROR(all_->ReadElements(place.stored, begin, absl::MakeSpan(strip)));
-      for (size_t i = 0; i < count; ++i) out[i] = strip[i * static_cast<size_t>(place.step)];
-      out.remove_prefix(count);
-      begin += static_cast<int64_t>(count) * place.step;
+  absl::Status ReadBias(const Place& place, int64_t begin, absl::Span<float> out) const {
+    std::vector<float> all(static_cast<size_t>(place.rows));
+    ZEROTH_RETURN_IF_ERROR(
+        all_->ReadElements(place.stored, place.expert * place.rows, absl::MakeSpan(all)));
+    for (size_t i = 0; i < out.size(); ++i) {
+      out[i] = all[static_cast<size_t>(place.first + place.step * begin) +
+                   i * static_cast<size_t>(place.step)];
     }
     return absl::OkStatus();
   }
 
-  absl::Status ReadTransposed(const Place& place, int64_t begin, absl::Span<float> out) const {
-    std::vector<float> of_column;
-    while (!out.empty()) {
-      // As many whole rows as there are, or a part of one.
-      const int64_t row = begin / place.columns;
-      const int64_t column = begin % place.columns;
-      const auto left = static_cast<int64_t>(out.size());
-      const int64_t columns = std::min(left, place.columns - column);
-      const int64_t rows = column == 0 ? std::max<int64_t>(1, left / place.columns) : 1;
-      of_column.resize(static_cast<size_t>(rows));
-      for (int64_t i = 0; i < columns; ++i) {
-        ZEROTH_RETURN_IF_ERROR(ReadRows(place,
-                                        (place.expert * place.columns + column + i) * place.rows,
-                                        row, absl::MakeSpan(of_column)));
-        for (int64_t r = 0; r < rows; ++r) {
-          out[static_cast<size_t>(r * columns + i)] = of_column[static_cast<size_t>(r)];
-        }
+  // Returns the part of an expert in a stack of matrices as [rows, columns].
+  absl::StatusOr<std::shared_ptr<const Slice>> SliceOf(const Place& place) const {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      if (last_ != nullptr && last_->stored == place.stored && last_->expert == place.expert) {
+        return last_;
       }
-      out.remove_prefix(static_cast<size_t>(rows * columns));
-      begin += rows * columns;
     }
-    return absl::OkStatus();
+    auto slice = std::make_shared<Slice>();
+    slice->stored = place.stored;
+    slice->expert = place.expert;
+    slice->values.resize(static_cast<size_t>(place.rows * place.columns));
+    ZEROTH_RETURN_IF_ERROR(place.kind == Place::Kind::kMxfp4
+                               ? Decode(place, absl::MakeSpan(slice->values))
+                               : Transpose(place, absl::MakeSpan(slice->values)));
+    const std::lock_guard<std::mutex> lock(mutex_);
+    last_ = slice;
+    return slice;
   }
 
-  absl::Status ReadMxfp4(const Place& place, int64_t begin, absl::Span<float> out) const {
-    const int64_t blocks_of_row = place.columns / kBlock;
+  absl::Status ReadMatrix(const Place& place, int64_t begin, absl::Span<float> out) const {
+    ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<const Slice> slice, SliceOf(place));
     while (!out.empty()) {
       const int64_t row = place.first + place.step * (begin / place.columns);
       const int64_t column = begin % place.columns;
       const int64_t count = std::min(static_cast<int64_t>(out.size()), place.columns - column);
-      const int64_t before = (place.expert * place.rows + row) * blocks_of_row;
-      const int64_t first = before + column / kBlock;
-      const int64_t end = before + (column + count + kBlock - 1) / kBlock;
-      ZEROTH_ASSIGN_OR_RETURN(const std::vector<uint8_t> codes,
-                              all_->RawBytes(place.stored, first * kBlockBytes, end * kBlockBytes));
-      ZEROTH_ASSIGN_OR_RETURN(const std::vector<uint8_t> scales,
-                              all_->RawBytes(place.scales, first, end));
-      for (int64_t i = 0; i < count; ++i) {
-        const int64_t at = column % kBlock + i;
-        const int both = codes[static_cast<size_t>(at / 2)];
-        const int code = at % 2 == 0 ? both & 15 : both >> 4;
-        out[static_cast<size_t>(i)] =
-            kE2m1[static_cast<size_t>(code)] * ScaleOf(scales[static_cast<size_t>(at / kBlock)]);
-      }
+      std::copy_n(slice->values.begin() + row * place.columns + column, count, out.begin());
       out.remove_prefix(static_cast<size_t>(count));
       begin += count;
     }
     return absl::OkStatus();
   }
 
+  absl::Status Transpose(const Place& place, absl::Span<float> out) const {
+    const int64_t most = std::clamp<int64_t>(kStrip / place.rows, 1, place.columns);
+    std::vector<float> strip;
+    for (int64_t begin = 0; begin < place.columns; begin += most) {
+      const int64_t count = std::min(most, place.columns - begin);
+      strip.resize(static_cast<size_t>(count * place.rows));
+      ZEROTH_RETURN_IF_ERROR(all_->ReadElements(place.stored,
+                                                (place.expert * place.columns + begin) * place.rows,
+                                                absl::MakeSpan(strip)));
+      // In tiles, so that a line of the cache is used whole on both sides.
+      for (int64_t tile = 0; tile < place.rows; tile += kTile) {
+        const int64_t end = std::min(tile + kTile, place.rows);
+        for (int64_t column = 0; column < count; ++column) {
+          for (int64_t row = tile; row < end; ++row) {
+            out[static_cast<size_t>(row * place.columns + begin + column)] =
+                strip[static_cast<size_t>(column * place.rows + row)];
+          }
+        }
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Decode(const Place& place, absl::Span<float> out) const {
+    const int64_t blocks = place.rows * (place.columns / kBlock);
+    const int64_t first = place.expert * blocks;
+    ZEROTH_ASSIGN_OR_RETURN(
+        const std::vector<uint8_t> codes,
+        all_->RawBytes(place.stored, first * kBlockBytes, (first + blocks) * kBlockBytes));
+    ZEROTH_ASSIGN_OR_RETURN(const std::vector<uint8_t> scales,
+                            all_->RawBytes(place.scales, first, first + blocks));
+    for (size_t i = 0; i < codes.size(); ++i) {
+      const float scale = ScaleOf(scales[i / kBlockBytes]);
+      out[2 * i] = kE2m1[codes[i] & 15] * scale;
+      out[2 * i + 1] = kE2m1[codes[i] >> 4] * scale;
+    }
+    return absl::OkStatus();
+  }
+
   const std::shared_ptr<const HfWeights> all_;
   std::map<std::string, Place, std::less<>> places_;
+  mutable std::mutex mutex_;
+  // A matrix is read piece by piece, and gate and up after each other. Guarded.
+  mutable std::shared_ptr<const Slice> last_;
 };
 
 }  // namespace
+
+absl::Status CheckAdapterLayers(const HfConfig& config, absl::Span<const std::string> layers) {
+  if (!StacksExperts(config)) return absl::OkStatus();
+  for (const std::string& layer : layers) {
+    if (!absl::StrContains(layer, kExperts)) continue;
+    return Unimplemented(
+        "an adapter of \"", layer,
+        "\" cannot be written alone: transformers stacks the experts of gpt-oss in one parameter, "
+        "so that PEFT has no layer for it; write the merged model instead (--lora_export=merged), "
+        "or adapt no experts (--lora_targets=all_but_experts)");
+  }
+  return absl::OkStatus();
+}
 
 bool StacksExperts(const HfConfig& config) {
   const auto type = config.json().find("model_type");

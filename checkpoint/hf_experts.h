@@ -21,8 +21,10 @@
 #include <optional>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 #include "zeroth/checkpoint/hf_config.h"
 #include "zeroth/checkpoint/hf_directory.h"
@@ -34,6 +36,10 @@ namespace zeroth {
 // "gpt_oss".
 bool StacksExperts(const HfConfig& config);
 
+// Unimplemented if adapters of these layers, by the names of separate experts, do not fit such a
+// model in PEFT, which adapts modules of transformers.
+absl::Status CheckAdapterLayers(const HfConfig& config, absl::Span<const std::string> layers);
+
 // A model whose experts have separate tensors.
 struct HfSeparateExperts {
   HfConfig config;
@@ -41,11 +47,12 @@ struct HfSeparateExperts {
 };
 
 // Presents the experts of such a model as linear layers: "...mlp.experts.E.gate_proj.weight" [I, H]
-// and ".bias" [I], up_proj alike, and down_proj [H, I] and [H]. Reads of a range hold little more
-// than the range. MXFP4 becomes BF16, which has all of its values, with the bits of transformers'
-// convert_moe_packed_tensors; so the result's config has no "quantization_config". Other tensors
-// keep their names. InvalidArgument, naming the tensor, for a shape or a type other than above, for
-// blocks without scales, and for a model quantised by another method.
+// and ".bias" [I], up_proj alike, and down_proj [H, I] and [H]. Holds, in fp32, the
+// part of the last expert that was read in its stack. MXFP4 becomes BF16, which has all of its
+// values, with the bits of transformers' convert_moe_packed_tensors; so the result's config has no
+// "quantization_config". Other tensors keep their names. InvalidArgument, naming the tensor, for a
+// shape or a type other than above, for blocks without scales, and for a model quantised by another
+// method.
 absl::StatusOr<HfSeparateExperts> SeparateExperts(const HfConfig& config,
                                                   std::shared_ptr<const HfWeights> weights);
 

@@ -17,6 +17,7 @@
 
 #include "zeroth/checkpoint/hf_directory.h"
 #include "zeroth/checkpoint/hf_directory_writer.h"
+#include "zeroth/checkpoint/hf_experts.h"
 #include "zeroth/checkpoint/peft_adapter.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/agree.h"
@@ -165,7 +166,13 @@ bool IsOfAdapters(const ExportOptions& options) {
 absl::StatusOr<Writer> StartWriting(const LanguageModel& model, const std::string& directory,
                                     const ExportOptions& options) {
   HfDirectoryOptions directory_options = options.directory;
-  if (IsOfAdapters(options)) directory_options.max_shard_bytes = 0;  // PEFT reads a single file.
+  if (IsOfAdapters(options)) {
+    directory_options.max_shard_bytes = 0;  // PEFT reads a single file.
+    ZEROTH_ASSIGN_OR_RETURN(const HfConfig base, ModelConfig(model, options.dtype, options));
+    std::vector<std::string> layers;
+    for (const LoraAdapter& adapter : LoraAdapters(model)) layers.push_back(adapter.layer());
+    ZEROTH_RETURN_IF_ERROR(CheckAdapterLayers(base, layers));
+  }
   const std::map<std::string, PeftTensor> of_adapters =
       IsOfAdapters(options) ? PeftAdapterTensors(model) : PeftLoraTensors(model);
   std::vector<TensorDeclaration> tensors;

@@ -15,6 +15,7 @@
 
 #include "zeroth/checkpoint/gguf/gguf_config.h"
 #include "zeroth/checkpoint/gguf/gguf_copies.h"
+#include "zeroth/checkpoint/hf_experts.h"
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
@@ -193,6 +194,7 @@ absl::Status ConvertGgufToAdapter(const GgufFile& file, const HfConfig& base_con
     }
     adapter.layers.push_back(layer);
   }
+  ZEROTH_RETURN_IF_ERROR(CheckAdapterLayers(base_config, adapter.layers));
   ZEROTH_ASSIGN_OR_RETURN(adapter.alpha, file.metadata().GetDoubleOr(kAlphaKey, 0.0));
   if (adapter.alpha == 0) adapter.alpha = static_cast<double>(adapter.rank);
   ZEROTH_ASSIGN_OR_RETURN(const HfConfig config, PeftAdapterConfig(adapter));

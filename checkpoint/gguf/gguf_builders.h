@@ -147,5 +147,8 @@ absl::StatusOr<GgufMetadata> Gemma2Metadata(const HfConfig& config);
 absl::StatusOr<HfConfig> Gemma2Config(const GgufMetadata& metadata, const HfConfigFacts& facts);
 absl::StatusOr<GgufMetadata> Gemma3Metadata(const HfConfig& config);
 absl::StatusOr<HfConfig> Gemma3Config(const GgufMetadata& metadata, const HfConfigFacts& facts);
+// gpt-oss, in gguf_gpt_oss.cc.
+absl::StatusOr<GgufMetadata> GptOssMetadata(const HfConfig& config);
+absl::StatusOr<HfConfig> GptOssConfig(const GgufMetadata& metadata, const HfConfigFacts& facts);
 
 }  // namespace zeroth

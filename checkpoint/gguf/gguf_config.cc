@@ -269,6 +269,7 @@ absl::StatusOr<GgufMetadata> GgufMetadataOf(const HfConfig& config) {
   ZEROTH_RETURN_IF_ERROR_WITH(CheckGgufArchitecture(architecture), config.where());
   if (architecture == "gemma2") return Gemma2Metadata(config);
   if (architecture == "gemma3") return Gemma3Metadata(config);
+  if (architecture == "gpt-oss") return GptOssMetadata(config);
   return type == "gpt2" ? Gpt2Metadata(config) : LlamaMetadata(config, architecture);
 }
 
@@ -279,6 +280,7 @@ absl::StatusOr<HfConfig> HfConfigOf(const GgufMetadata& metadata, const HfConfig
   if (architecture == "gpt2") return Gpt2Config(metadata, facts);
   if (architecture == "gemma2") return Gemma2Config(metadata, facts);
   if (architecture == "gemma3") return Gemma3Config(metadata, facts);
+  if (architecture == "gpt-oss") return GptOssConfig(metadata, facts);
   ZEROTH_ASSIGN_OR_RETURN(const LlamaLike* const family, FindLlamaLike(architecture));
   return LlamaConfig(metadata, *family, facts);
 }

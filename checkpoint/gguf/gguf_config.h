@@ -47,10 +47,12 @@ struct GgufTensorName {
 };
 
 // OK if the names of this general.architecture are known: "gpt2", "llama", "qwen2", "qwen3",
-// "qwen3moe", "olmo2", "phi3", "gemma2", "gemma3". Otherwise Unimplemented, with this list.
+// "qwen3moe", "gpt-oss", "olmo2", "phi3", "gemma2", "gemma3". Otherwise Unimplemented, with this
+// list.
 absl::Status CheckGgufArchitecture(absl::string_view architecture);
 // Returns GGUF's architecture for a model_type of Hugging Face. The names are the same, except that
-// Mistral and Mixtral are Llamas, "qwen3_moe" is "qwen3moe", and "gemma3_text" is "gemma3".
+// Mistral and Mixtral are Llamas, "qwen3_moe" is "qwen3moe", "gpt_oss" is "gpt-oss", and
+// "gemma3_text" is "gemma3".
 absl::string_view GgufArchitectureOf(absl::string_view model_type);
 // Returns the naming scheme of a file's tensors: "mixtral" for a Llama with experts, and otherwise
 // the architecture. The functions below take it as `naming`.
@@ -121,8 +123,8 @@ struct HfConfigFacts {
   bool mlp_bias = false;
 };
 
-// The inverse of GgufMetadataOf. Unimplemented for mixtures of experts other than Mixtral and
-// Qwen3-MoE, and for rotary scaling other than linear and Llama 3's.
+// The inverse of GgufMetadataOf. Unimplemented for mixtures of experts other than Mixtral,
+// Qwen3-MoE and gpt-oss, and for rotary scaling other than linear, Llama 3's and gpt-oss's YaRN.
 absl::StatusOr<HfConfig> HfConfigOf(const GgufMetadata& metadata, const HfConfigFacts& facts);
 
 // How a model's matrices are divided: rows into heads, and stacks into experts.

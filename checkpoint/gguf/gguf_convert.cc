@@ -206,6 +206,11 @@ absl::StatusOr<ImportPlan> PlanImport(const GgufFile& model) {
       plan.copies.push_back(*std::move(copy));
     }
   }
+  // One expert after the other, since their writer holds what it has of an expert.
+  if (naming == "gpt-oss") {
+    std::sort(plan.copies.begin(), plan.copies.end(),
+              [](const TensorCopy& a, const TensorCopy& b) { return a.to < b.to; });
+  }
   return plan;
 }
 

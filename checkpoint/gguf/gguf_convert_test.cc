@@ -115,7 +115,7 @@ TEST_P(RoundTripTest, TheRecordedModelsComeBackBitForBit) {
 INSTANTIATE_TEST_SUITE_P(Models, RoundTripTest,
                          ::testing::Values("gpt2_tiny", "llama_tiny", "mistral_tiny",
                                            "mixtral_tiny", "olmo2_tiny", "qwen2_tiny", "qwen3_tiny",
-                                           "qwen3_moe_tiny"),
+                                           "qwen3_moe_tiny", "gpt_oss_tiny"),
                          [](const auto& model) { return std::string(model.param); });
 
 // A copy of a recorded model, with these keys.
@@ -432,6 +432,85 @@ TEST(GgufConvertTest, MixturesThatLlamaCppComputesOtherwiseAreRefused) {
                                                  Options(GgufVocabularySource::kNone));
     EXPECT_THAT(std::string(refused.message()), HasSubstr(message)) << key;
     EXPECT_FALSE(std::filesystem::exists(dir.File("m.gguf")));
+  }
+}
+
+std::vector<float> All(const WeightsSource& source, const std::string& name) {
+  const auto shape = source.ShapeOf(name);
+  EXPECT_TRUE(shape.ok()) << shape.status();
+  const auto values = shape.ok() ? source.ReadAll(name, *shape) : shape.status();
+  EXPECT_TRUE(values.ok()) << values.status();
+  return values.ok() ? *values : std::vector<float>();
+}
+
+// The keys and names are those of llama.cpp's converter.
+TEST(GgufConvertTest, AGptOssHasSinksAndBiasesOfExperts) {
+  const TemporaryDirectory dir;
+  const HfDirectory model = OpenModel("tests/testdata/gpt_oss_tiny");
+  GgufExportOptions options = Options(GgufVocabularySource::kNone);
+  options.dtype = DType::kBFloat16;
+  ASSERT_TRUE(ConvertHfToGguf(model, dir.File("m.gguf"), options).ok());
+  const auto file = OpenGguf(dir.File("m.gguf"));
+  const GgufMetadata& metadata = file->metadata();
+  EXPECT_EQ(*metadata.GetString("general.architecture"), "gpt-oss");
+  for (const auto& [key, value] :
+       {std::pair("expert_count", 6), std::pair("expert_used_count", 2),
+        std::pair("expert_feed_forward_length", 16), std::pair("feed_forward_length", 16),
+        std::pair("attention.sliding_window", 12), std::pair("attention.key_length", 8),
+        std::pair("rope.scaling.original_context_length", 32)}) {
+    EXPECT_EQ(*metadata.GetInt(absl::StrCat("gpt-oss.", key)), value) << key;
+  }
+  EXPECT_EQ(*metadata.GetString("gpt-oss.rope.scaling.type"), "yarn");
+  for (const auto& [key, value] : {std::pair("factor", 4.0), std::pair("yarn_beta_fast", 4.0),
+                                   std::pair("yarn_beta_slow", 1.0)}) {
+    EXPECT_EQ(*metadata.GetDouble(absl::StrCat("gpt-oss.rope.scaling.", key)), value) << key;
+  }
+  // ggml adds vectors in F32 alone.
+  for (const char* name : {"attn_sinks.weight", "ffn_gate_inp.weight", "ffn_gate_inp.bias",
+                           "post_attention_norm.weight", "ffn_up_exps.bias"}) {
+    EXPECT_EQ(file->Find(absl::StrCat("blk.2.", name))->dtype, SafetensorsDType::kF32) << name;
+  }
+  EXPECT_EQ(file->Find("blk.2.ffn_up_exps.weight")->dtype, SafetensorsDType::kBF16);
+  EXPECT_EQ(All(*file, "blk.1.attn_sinks.weight"),
+            All(model.weights(), "model.layers.1.self_attn.sinks"));
+  EXPECT_EQ(file->Find("blk.1.ffn_down_exps.bias")->shape, Shape({6, 24}));
+  const std::vector<float> biases = All(*file, "blk.1.ffn_down_exps.bias");
+  EXPECT_EQ(std::vector<float>(biases.begin() + 5 * 24, biases.end()),
+            All(model.weights(), "model.layers.1.mlp.experts.5.down_proj.bias"));
+  ASSERT_TRUE(ConvertGgufToHf(*file, dir.File("back")).ok());
+  const HfConfig config = OpenModel(dir.File("back")).config();
+  const Json& rope = model.config().json().at("rope_parameters");
+  for (const auto& [key, value] : config.json().at("rope_scaling").items()) {
+    EXPECT_EQ(value, rope.at(key)) << key;
+  }
+  EXPECT_EQ(*config.GetDouble("rope_theta"), rope.at("rope_theta"));
+  ExpectSameKeys(model, OpenModel(dir.File("back")),
+                 {"sliding_window", "layer_types", "num_local_experts", "num_experts_per_tok",
+                  "attention_bias", "head_dim", "intermediate_size"});
+  for (const GgufMix mix : {GgufMix::kQ8_0, GgufMix::kQ4_K_M}) {
+    options.mix = mix;
+    const absl::Status quantised = ConvertHfToGguf(model, dir.File("q.gguf"), options);
+    EXPECT_TRUE(quantised.ok()) << quantised;
+  }
+}
+
+TEST(GgufConvertTest, AGptOssThatLlamaCppComputesOtherwiseIsRefused) {
+  const TemporaryDirectory dir;
+  Json scaled = OpenModel("tests/testdata/gpt_oss_tiny").config().json().at("rope_parameters");
+  scaled["attention_factor"] = 1.5;
+  for (const auto& [keys, message] :
+       {std::pair(Json{{"sliding_window", nullptr}}, "\"sliding_window\" is null"),
+        std::pair(Json{{"layer_types", {"full_attention", "full_attention", "full_attention"}}},
+                  "key \"layer_types\" is"),
+        std::pair(Json{{"swiglu_limit", 6.0}}, "key \"swiglu_limit\" is 6.0, expected 7.0"),
+        std::pair(Json{{"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 1e4}}}},
+                  "expected \"yarn\""),
+        std::pair(Json{{"rope_parameters", scaled}}, "attention_factor\" is 1.5"),
+        std::pair(Json{{"num_local_experts", 5}}, "is of expert 5")}) {
+    const absl::Status refused =
+        ConvertHfToGguf(ModelWith("gpt_oss_tiny", dir, keys), dir.File("m.gguf"),
+                        Options(GgufVocabularySource::kNone));
+    EXPECT_THAT(std::string(refused.message()), HasSubstr(message));
   }
 }
 

@@ -22,6 +22,8 @@ struct Row {
   absl::string_view gguf;
   GgufLayout layout = GgufLayout::kSame;
   bool always_float32 = false;
+  // Hugging Face's name has no ".weight" or ".bias"; GGUF's has ".weight".
+  bool bare = false;
 };
 
 struct Family {
@@ -97,6 +99,12 @@ const std::vector<Family>& Families() {
       {"block_sparse_moe.experts.*.w1", "ffn_gate_exps"},
       {"block_sparse_moe.experts.*.w3", "ffn_up_exps"},
       {"block_sparse_moe.experts.*.w2", "ffn_down_exps"}};
+  const std::vector<Row> norms_of_gpt_oss = {{"input_layernorm", "attn_norm"},
+                                             {"post_attention_layernorm", "post_attention_norm"}};
+  const std::vector<Row> mixture_of_gpt_oss = {
+      {"mlp.router", "ffn_gate_inp", GgufLayout::kSame, true}, mixture[1], mixture[2], mixture[3]};
+  const std::vector<Row> sinks = {
+      {"self_attn.sinks", "attn_sinks", GgufLayout::kSame, true, /*bare=*/true}};
   static const auto* const families =
       new std::vector<Family>{{"gpt2",
                                "transformer.",
@@ -117,6 +125,7 @@ const std::vector<Family>& Families() {
                               LlamaLike("qwen2", norms_before, dense),
                               LlamaLike("qwen3", norms_before, dense, qk_norms),
                               LlamaLike("qwen3moe", norms_before, mixture, qk_norms),
+                              LlamaLike("gpt-oss", norms_of_gpt_oss, mixture_of_gpt_oss, sinks),
                               LlamaLike("olmo2", norms_after, dense, qk_norms),
                               LlamaLike("phi3", norms_before, fused),
                               LlamaLike("gemma2", norms_around, dense),
@@ -184,11 +193,11 @@ const Row* FindRow(const std::vector<Row>& rows, absl::string_view Row::*side,
   return nullptr;
 }
 
-GgufTensorName Renamed(const Row& row, absl::string_view prefix, absl::string_view base,
-                       absl::string_view kind) {
+// `name` is the other side's, without its kind, which is empty for a bare name.
+GgufTensorName Renamed(const Row& row, absl::string_view name, absl::string_view kind) {
   // A bias cannot be transposed, but its rows can be reordered.
   const bool same = row.layout == GgufLayout::kTransposed && kind == "bias";
-  return {absl::StrCat(prefix, base, ".", kind), same ? GgufLayout::kSame : row.layout,
+  return {absl::StrCat(name, kind.empty() ? "" : ".", kind), same ? GgufLayout::kSame : row.layout,
           row.always_float32, std::nullopt};
 }
 
@@ -210,6 +219,7 @@ absl::Status CheckGgufArchitecture(absl::string_view architecture) {
 absl::string_view GgufArchitectureOf(absl::string_view model_type) {
   if (model_type == "mistral" || model_type == "mixtral") return "llama";
   if (model_type == "gemma3_text") return "gemma3";
+  if (model_type == "gpt_oss") return "gpt-oss";
   return model_type == "qwen3_moe" ? "qwen3moe" : model_type;
 }
 
@@ -234,7 +244,7 @@ absl::StatusOr<std::optional<GgufTensorName>> GgufNameOf(absl::string_view namin
       if (rest == ignored) return std::nullopt;
     }
   }
-  const absl::string_view kind = TakeKind(&rest);
+  absl::string_view kind = TakeKind(&rest);
   const Row* row = nullptr;
   std::optional<int64_t> expert;
   if (!number.empty()) {
@@ -247,9 +257,10 @@ absl::StatusOr<std::optional<GgufTensorName>> GgufNameOf(absl::string_view namin
   } else {
     row = FindRow(family->outside, &Row::hf, rest);
   }
-  if (row == nullptr || kind.empty()) return Unknown(naming, hf_name, "Hugging Face");
+  if (row == nullptr || kind.empty() != row->bare) return Unknown(naming, hf_name, "Hugging Face");
+  if (row->bare) kind = "weight";
   const std::string prefix = number.empty() ? "" : absl::StrCat(kGgufBlock, number, ".");
-  GgufTensorName renamed = Renamed(*row, prefix, row->gguf, kind);
+  GgufTensorName renamed = Renamed(*row, absl::StrCat(prefix, row->gguf), kind);
   renamed.expert = expert;
   return renamed;
 }
@@ -267,11 +278,14 @@ absl::StatusOr<std::optional<GgufTensorName>> HfNameOf(absl::string_view naming,
   const absl::string_view kind = TakeKind(&rest);
   const Row* row = FindRow(number.empty() ? family->outside : family->inside, &Row::gguf, rest);
   if (row == nullptr && number.empty() && rest == kHead.gguf) row = &kHead;
-  if (row == nullptr || kind.empty()) return Unknown(naming, gguf_name, "GGUF");
+  if (row == nullptr || kind.empty() || (row->bare && kind != "weight")) {
+    return Unknown(naming, gguf_name, "GGUF");
+  }
   std::string prefix;
   if (row != &kHead) prefix = std::string(family->hf_prefix);
   if (!number.empty()) absl::StrAppend(&prefix, family->hf_block, number, ".");
-  GgufTensorName renamed = Renamed(*row, prefix, row->hf, kind);
+  GgufTensorName renamed =
+      Renamed(*row, absl::StrCat(prefix, row->hf), row->bare ? absl::string_view() : kind);
   if (!ExpertsPrefix(row->hf).empty()) {
     renamed.expert = expert;
     renamed.name = absl::StrReplaceAll(renamed.name, {{"*", absl::StrCat(expert)}});

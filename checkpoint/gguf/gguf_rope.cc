@@ -27,7 +27,10 @@ RopeSpec Llama3Rope(double theta) {
 
 absl::StatusOr<HfRope> HfRopeOf(const HfConfig& config) {
   HfRope rope;
-  const double usual = config.ModelType().value_or("") == "mixtral" ? 1e6 : 1e4;
+  const std::string type_of_model = config.ModelType().value_or("");
+  const double usual = type_of_model == "mixtral"   ? 1e6
+                       : type_of_model == "gpt_oss" ? 150000.0
+                                                    : 1e4;
   ZEROTH_ASSIGN_OR_RETURN(rope.theta, config.GetDoubleOr("rope_theta", usual));
   const char* const share = "partial_rotary_factor";
   ZEROTH_ASSIGN_OR_RETURN(rope.rotated_share, config.GetDoubleOr(share, 1.0));

@@ -23,9 +23,7 @@ struct GeluGradient {
 struct Clamped {
   __device__ __forceinline__ Clamped(float raw_gate, float raw_up, float limit)
       : gate(raw_gate > limit ? limit : raw_gate),
-        up(raw_up > limit    ? limit
-           : raw_up < -limit ? -limit
-                             : raw_up),
+        up(fabsf(raw_up) > limit ? copysignf(limit, raw_up) : raw_up),
         sigmoid(LogisticWithSlope(kClampedSwiGluFactor * gate)) {}
   __device__ __forceinline__ float Gated() const { return gate * sigmoid.value; }
   __device__ __forceinline__ float GateSlope() const {
@@ -59,7 +57,7 @@ __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
         gate[i] = SiluOf(gate[i]) * up[i];
       }
     }
-    StorePack<N>(gate, out + row * hidden + column);
+    StorePack<N>(gate, out + item * N);
   }
 }
 

@@ -300,6 +300,91 @@ TEST(TrainConvertTest, AnAdapterOfAnotherModelIsRefused) {
       << more.errors;
 }
 
+// gpt-oss as transformers stores it, with the experts of a layer in one tensor.
+TEST(TrainConvertTest, StackedExpertsAreTrainedAsSeparateOnes) {
+  const fs::path stacked = Scratch() / "stacked";
+  const fs::path gguf = Scratch() / "model.gguf";
+  ExpectConverted({"--in=tests/testdata/gpt_oss_tiny", "--out=" + stacked.string()});
+  ExpectConverted({"--in=" + stacked.string(), "--out=" + gguf.string()});
+  EXPECT_TRUE(absl::StrContains(Read(stacked / "model.safetensors").substr(0, 8192),
+                                "model.layers.2.mlp.experts.gate_up_proj\""));
+  const fs::path separate = Scratch() / "separate_run";
+  const Outcome first = RunTrainer(Training("gpt_oss_tiny", separate));
+  ASSERT_EQ(first.exit_code, 0) << first.output;
+  const std::string expected = Read(separate / "final/model.safetensors");
+  for (const fs::path& model : {stacked, gguf}) {
+    const fs::path out = Scratch() / absl::StrCat(model.stem().string(), "_run");
+    const Outcome run =
+        RunTrainer(With(Training("gpt_oss_tiny", out), {"--init_from=" + model.string()}));
+    ASSERT_EQ(run.exit_code, 0) << run.output;
+    EXPECT_TRUE(Read(out / "final/model.safetensors") == expected) << model;
+    ExpectConverted({"--in=" + (out / "step-00000003").string(), "--out=" + (out / "hf").string()});
+    ExpectSameModel(out / "hf", out / "final", 0);
+    EXPECT_TRUE(Read(out / "hf/model.safetensors") == expected) << model;
+  }
+}
+
+// The scales are from the smallest to the largest, so that no step could be made.
+TEST(TrainConvertTest, Mxfp4IsReadAsItsDenseForm) {
+  const fs::path tokens = Scratch() / "tokens.npy";
+  std::string header = "{'descr': '<i4', 'fortran_order': False, 'shape': (4, 17), }";
+  header.resize(118, ' ');
+  Write(tokens,
+        std::string("\x93NUMPY\x01\x00\x76\x00", 10) + header + std::string(4 * 17 * 4, '\0'));
+  const auto exported = [&](const std::string& form) {
+    const fs::path out = Scratch() / form;
+    const Outcome run = RunTrainer({"--init_from=tests/testdata/gpt_oss_experts/" + form,
+                                    "--data=" + tokens.string(), "--seq_len=16", "--batch_size=1",
+                                    "--steps=0", "--sample_tokens=0", "--export_dtype=fp32",
+                                    "--world_size=2", "--out=" + out.string()});
+    EXPECT_EQ(run.exit_code, 0) << run.output;
+    EXPECT_FALSE(absl::StrContains(Read(out / "final/config.json"), "quantization_config"));
+    return out / "final/model.safetensors";
+  };
+  const fs::path dense = exported("dense");
+  EXPECT_TRUE(Read(exported("mxfp4")) == Read(dense));
+  // The zeros of ggml's MXFP4 have no sign.
+  const auto expected = SafetensorsFile::Open(dense.string());
+  const auto gguf = SafetensorsFile::Open(exported("gguf/model.gguf").string());
+  ASSERT_TRUE(expected.ok() && gguf.ok()) << expected.status() << gguf.status();
+  ASSERT_EQ((*gguf)->names(), (*expected)->names());
+  for (const std::string& name : (*expected)->names()) {
+    const auto shape = (*expected)->ShapeOf(name);
+    EXPECT_EQ(*(*gguf)->ReadAll(name, *shape), *(*expected)->ReadAll(name, *shape)) << name;
+  }
+}
+
+// PEFT has no layer for an adapter of an expert that transformers stacks.
+TEST(TrainConvertTest, AdaptersOfStackedExpertsAreMergedOrRefused) {
+  const Flags adapters = {"--lora_rank=2"};
+  const fs::path out = Scratch() / "out";
+  const Outcome refused =
+      RunTrainer(With(With(Training("gpt_oss_tiny", out), adapters), {"--lora_export=both"}));
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_NE(refused.errors.find("write the merged model instead (--lora_export=merged)"),
+            std::string::npos)
+      << refused.errors;
+  EXPECT_FALSE(fs::exists(out / "final"));
+  const Outcome merged = RunTrainer(With(Training("gpt_oss_tiny", out), adapters));
+  ASSERT_EQ(merged.exit_code, 0) << merged.output;
+  const std::string checkpoint = "--in=" + (out / "step-00000003").string();
+  ExpectConverted({checkpoint, "--out=" + (out / "hf").string()});
+  ExpectSameModel(out / "hf", out / "final", 0);
+  const Converted alone =
+      Convert({checkpoint, "--lora_export=adapter", "--out=" + (out / "alone").string()});
+  EXPECT_EQ(alone.exit_code, 1);
+  EXPECT_NE(alone.errors.find("transformers stacks the experts"), std::string::npos)
+      << alone.errors;
+  const fs::path of_others = Scratch() / "of_others";
+  const Outcome others = RunTrainer(With(With(Training("gpt_oss_tiny", of_others), adapters),
+                                         {"--lora_export=both", "--lora_targets=all_but_experts"}));
+  ASSERT_EQ(others.exit_code, 0) << others.output;
+  ExpectConverted({"--in=" + (of_others / "final_adapter").string(),
+                   "--out=" + (of_others / "applied").string()});
+  EXPECT_TRUE(Read(of_others / "applied/model.safetensors") ==
+              Read(of_others / "final/model.safetensors"));
+}
+
 TEST(TrainConvertTest, ExportsNameTheirTokens) {
   for (const char* preset : {"gpt2_nano", "llama_tiny"}) {
     const fs::path out = Scratch() / preset;

@@ -158,7 +158,8 @@ def llama3_factors(config, scaling):
 
 def architecture_of(config):
     """llama.cpp's name of the model: a Mistral is a Llama there."""
-    return {"mistral": "llama", "qwen3_moe": "qwen3moe"}.get(config["model_type"], config["model_type"])
+    names = {"mistral": "llama", "qwen3_moe": "qwen3moe", "gpt_oss": "gpt-oss"}
+    return names.get(config["model_type"], config["model_type"])
 
 
 def expected_llama(config, tensors):
@@ -168,8 +169,10 @@ def expected_llama(config, tensors):
         "post_attention_layernorm": "ffn_norm", "mlp.gate_proj": "ffn_gate",
         "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
         "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
-        "mlp.gate": "ffn_gate_inp",
+        "mlp.gate": "ffn_gate_inp", "mlp.router": "ffn_gate_inp", "self_attn.sinks": "attn_sinks",
     }
+    if config["model_type"] == "gpt_oss":
+        block["post_attention_layernorm"] = "post_attention_norm"
     if config["model_type"] == "olmo2":
         block["post_attention_layernorm"] = "post_attention_norm"
         block["post_feedforward_layernorm"] = "post_ffw_norm"
@@ -184,6 +187,8 @@ def expected_llama(config, tensors):
     experts = {}
     for name, (shape, data) in tensors.items():
         base, kind = name.rsplit(".", 1)
+        if kind == "sinks":
+            base, kind = name, "weight"
         if ".mlp.experts." in base:
             _, _, number, _, _, expert, inner = base.split(".")
             new = "blk.%s.%s_exps.%s" % (number, block["mlp." + inner], kind)
@@ -216,6 +221,11 @@ KEYS = {
         "expert_count": "num_local_experts", "expert_used_count": "num_experts_per_tok",
         "expert_feed_forward_length": "moe_intermediate_size",
     },
+    "gpt-oss": {
+        "expert_count": "num_local_experts", "expert_used_count": "num_experts_per_tok",
+        "expert_feed_forward_length": "intermediate_size",
+        "attention.sliding_window": "sliding_window",
+    },
 }
 
 
@@ -230,6 +240,9 @@ def check_names(config, found):
     import gguf
 
     architectures = {name: number for number, name in gguf.MODEL_ARCH_NAMES.items()}
+    if architecture_of(config) not in architectures:
+        print("this version of the package gguf knows no", architecture_of(config))
+        return
     blocks = config.get("num_hidden_layers", config.get("n_layer"))
     names = gguf.get_tensor_name_map(architectures[architecture_of(config)], blocks)
     known = {entry[1] + "." + kind for entry in names.mapping.values() for kind in ("weight", "bias")}

@@ -58,7 +58,9 @@ TEST_P(GgufInteropTest, ThePublicPackageFindsTheSameModel) {
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output << outcome.errors;
 }
 
-TEST_P(GgufInteropTest, LlamaCppComputesTheRecordedLogits) {
+class LlamaCppTest : public GgufInteropTest {};
+
+TEST_P(LlamaCppTest, LlamaCppComputesTheRecordedLogits) {
   const PythonOutcome outcome = Check("check_llama_cpp.py");
   if (outcome.exit_code == kNoPackage) {
     GTEST_SKIP() << "Python has no package llama_cpp, which is compiled when it is installed: set "
@@ -67,11 +69,20 @@ TEST_P(GgufInteropTest, LlamaCppComputesTheRecordedLogits) {
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output << outcome.errors;
 }
 
+std::string NameOf(const ::testing::TestParamInfo<const char*>& model) { return model.param; }
+
 INSTANTIATE_TEST_SUITE_P(Models, GgufInteropTest,
+                         ::testing::Values("gpt2_tiny", "gpt_oss_tiny", "llama_tiny",
+                                           "llama31_tiny", "mistral_tiny", "olmo2_tiny",
+                                           "qwen2_tiny", "qwen3_tiny", "qwen3_moe_tiny"),
+                         NameOf);
+
+// But gpt_oss_tiny, since llama.cpp rounds the bounds of YaRN's ramp to whole pairs.
+INSTANTIATE_TEST_SUITE_P(Models, LlamaCppTest,
                          ::testing::Values("gpt2_tiny", "llama_tiny", "llama31_tiny",
                                            "mistral_tiny", "olmo2_tiny", "qwen2_tiny", "qwen3_tiny",
                                            "qwen3_moe_tiny"),
-                         [](const auto& model) { return std::string(model.param); });
+                         NameOf);
 
 }  // namespace
 }  // namespace zeroth

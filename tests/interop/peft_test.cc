@@ -24,18 +24,27 @@ struct Case {
   const char* name;
   const char* model;
   Flags flags;
+  bool stacks_experts = false;  // transformers does, and the test's own file of the model does not
 };
 
 class PeftTest : public ::testing::TestWithParam<Case> {};
 
 TEST_P(PeftTest, ReadsTheTrainersAdapterWithTheSameLogits) {
-  const std::string base = absl::StrCat("tests/testdata/", GetParam().model);
+  std::string base = absl::StrCat("tests/testdata/", GetParam().model);
+  const std::string data = "--data=" + base + "/tokens.npy";
   const fs::path out = Scratch() / "out";
-  const Outcome run = RunTrainer(
-      With({"--init_from=" + base, "--data=" + base + "/tokens.npy", "--seq_len=32", "--lr=3e-2",
-            "--batch_size=4", "--sample_tokens=0", "--steps=4", "--lora_rank=3", "--lora_alpha=5",
-            "--lora_export=both", "--out=" + out.string()},
-           GetParam().flags));
+  if (GetParam().stacks_experts) {
+    const fs::path stacked = Scratch() / "base";
+    const Outcome exported = RunTrainer({"--init_from=" + base, data, "--seq_len=32", "--steps=0",
+                                         "--batch_size=4", "--out=" + stacked.string()});
+    ASSERT_EQ(exported.exit_code, 0) << exported.output;
+    base = (stacked / "final").string();
+  }
+  const Outcome run =
+      RunTrainer(With({"--init_from=" + base, data, "--seq_len=32", "--lr=3e-2", "--batch_size=4",
+                       "--sample_tokens=0", "--steps=4", "--lora_rank=3", "--lora_alpha=5",
+                       "--lora_export=both", "--out=" + out.string()},
+                      GetParam().flags));
   ASSERT_EQ(run.exit_code, 0) << run.output;
 
   LoadModelOptions options;
@@ -70,7 +79,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"dora", "llama_tiny", {"--lora_dora"}},
                       Case{"transposed_dora", "gpt2_tiny", {"--lora_dora"}},
                       Case{"transposed", "gpt2_tiny", {}}, Case{"experts", "qwen3_moe_tiny", {}},
-                      Case{"mixtral", "mixtral_tiny", {}}),
+                      Case{"mixtral", "mixtral_tiny", {}},
+                      Case{"sinks", "gpt_oss_tiny", {"--lora_targets=all_but_experts"}, true}),
     [](const auto& instance) { return std::string(instance.param.name); });
 
 }  // namespace

@@ -25,11 +25,9 @@ constexpr double kGradientTolerance = 0.04;
 // changes between 0.03 and 0.06 with the number of rows of a micro-batch; here up to 0.071.
 constexpr double kDeepGradientTolerance = 0.08;
 // dots1_tiny scales what its experts add, and a router's logit that bf16 rounds can choose another
-// expert: one norm of a run is 0.049 off on a CPU with bf16 instructions.
-constexpr double kRoutedGradientTolerance = 0.08;
-// gpt_oss_tiny's experts add far more than its residual stream has, so that roundings grow: in
-// transformers, too, norms of a run are up to 0.53 off in bf16 and 0.23 in fp16.
-constexpr double kLargeExpertsGradientTolerance = 0.65;
+// expert: one norm of a run is 0.049 off on a CPU with bf16 instructions. Norms of gpt_oss_tiny are
+// up to 0.054 off in transformers in bf16, and up to 0.084 here with norms in fp32.
+constexpr double kRoutedGradientTolerance = 0.1;
 
 const MixedPrecision kReducedInFloat = {DType::kBFloat16, DType::kFloat32};
 const MixedPrecision kReducedInBFloat16 = {DType::kBFloat16, DType::kBFloat16};
@@ -47,10 +45,10 @@ std::string CaseName(const testing::TestParamInfo<Case>& instance) {
 
 void ExpectNear(const std::string& model, const TrainingRecord& record,
                 const TrainingRecord& reference) {
-  const double tolerance = model == "gemma3_tiny"    ? kDeepGradientTolerance
-                           : model == "dots1_tiny"   ? kRoutedGradientTolerance
-                           : model == "gpt_oss_tiny" ? kLargeExpertsGradientTolerance
-                                                     : kGradientTolerance;
+  const bool is_routed = model == "dots1_tiny" || model == "gpt_oss_tiny";
+  const double tolerance = model == "gemma3_tiny" ? kDeepGradientTolerance
+                           : is_routed            ? kRoutedGradientTolerance
+                                                  : kGradientTolerance;
   if (!RunsAreShort()) {
     ASSERT_EQ(record.losses.size(), reference.losses.size());
   }

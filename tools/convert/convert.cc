@@ -22,6 +22,7 @@
 #include "zeroth/checkpoint/gguf/gguf_mix.h"
 #include "zeroth/checkpoint/hf_directory.h"
 #include "zeroth/checkpoint/hf_directory_writer.h"
+#include "zeroth/checkpoint/hf_experts.h"
 #include "zeroth/checkpoint/llmc_model.h"
 #include "zeroth/checkpoint/peft_adapter.h"
 #include "zeroth/checkpoint/sharded/checkpoint_model.h"
@@ -75,9 +76,9 @@ struct LoneAdapter {
   std::map<std::string, std::string> tokenizer_files;
 };
 
-// Opens the adapters of a checkpoint, or of PEFT. FailedPrecondition for a checkpoint without
-// adapters.
-absl::StatusOr<LoneAdapter> OpenLoneAdapter(const std::string& path) {
+// Opens the adapters of a checkpoint, or of PEFT, to write them as PEFT's or as GGUF.
+// FailedPrecondition for a checkpoint without adapters.
+absl::StatusOr<LoneAdapter> OpenLoneAdapter(const std::string& path, bool to_gguf) {
   LoneAdapter lone;
   const bool is_peft = IsPeftDirectory(path);
   if (is_peft) {
@@ -90,6 +91,9 @@ absl::StatusOr<LoneAdapter> OpenLoneAdapter(const std::string& path) {
       return FailedPrecondition("--lora_export=adapter: ", path, " has no adapters");
     }
     lone.adapter = *opened.adapter;
+    if (!to_gguf) {
+      ZEROTH_RETURN_IF_ERROR(CheckAdapterLayers(opened.model.config(), lone.adapter.layers));
+    }
     lone.weights = opened.model.shared_weights();
     ZEROTH_ASSIGN_OR_RETURN(lone.tokenizer_files, opened.model.ReadTokenizerFiles());
   }
@@ -218,7 +222,7 @@ absl::StatusOr<Notes> AdapterToGguf(const ConvertOptions& options, const Types& 
   }
   // This also checks the adapter's shapes.
   ZEROTH_ASSIGN_OR_RETURN(const HfDirectory base, OpenModel(options.in, options.base));
-  ZEROTH_ASSIGN_OR_RETURN(const LoneAdapter lone, OpenLoneAdapter(options.in));
+  ZEROTH_ASSIGN_OR_RETURN(const LoneAdapter lone, OpenLoneAdapter(options.in, /*to_gguf=*/true));
   ZEROTH_RETURN_IF_ERROR(ConvertAdapterToGguf(base.config(), lone.adapter, *lone.weights,
                                               lone.tensors, options.out, types.dtype,
                                               GgufName(options)));
@@ -298,7 +302,7 @@ absl::StatusOr<Notes> DirectoryToDirectory(const ConvertOptions& options, const 
   ZEROTH_RETURN_IF_ERROR(CheckDirectory(options));
   if (options.lora_export == "adapter") {
     ZEROTH_RETURN_IF_ERROR(RefuseShards(options, convert));
-    ZEROTH_ASSIGN_OR_RETURN(LoneAdapter lone, OpenLoneAdapter(options.in));
+    ZEROTH_ASSIGN_OR_RETURN(LoneAdapter lone, OpenLoneAdapter(options.in, /*to_gguf=*/false));
     ZEROTH_ASSIGN_OR_RETURN(const HfConfig config, PeftAdapterConfig(lone.adapter));
     convert.directory.kind = HfDirectoryKind::kAdapter;
     ZEROTH_RETURN_IF_ERROR(WriteHfDirectory(*lone.weights, config, std::move(lone.tensors),
