@@ -6,7 +6,8 @@
 
 The wheel has no libraries. Its programs find those of every machine in the wheel zeroth of the same version, and NVIDIA's in
 the wheels that NVIDIA keeps on PyPI, all installed in one site-packages. The wheel requires the minor releases of NVIDIA's
-libraries that the build used, as `train --version` prints them. The same programs give the same bytes.
+libraries that the build used, as `train --version` prints them. It does not require the wheel zeroth: pip would look for it
+on PyPI, where another project has that name. The same programs give the same bytes.
 """
 
 import os
@@ -31,7 +32,7 @@ https://docs.nvidia.com/cuda/eula/index.html
 """
 
 
-def requirements_of(train, version):
+def requirements_of(train):
     """Returns what the wheel requires. Other minor releases of the libraries were not tested."""
     printed = package.run(train, "--version")
     found = {name: release for name, release in re.findall(r"^(?:CUDA)? +(\w[\w ]*) (\d+\.\d+)\S* in /", printed, re.MULTILINE)}
@@ -42,7 +43,7 @@ def requirements_of(train, version):
     if found["cuBLASLt"].split(".")[0] != CUDA:
         sys.exit("cuda_wheel: the programs are built with cuBLASLt %s, and this wheel is for CUDA %s: use its toolkit" %
                  (found["cuBLASLt"], CUDA))
-    return ["zeroth==%s" % version] + ["%s==%s.*" % (REQUIRED[name], found[name]) for name in REQUIRED]
+    return ["%s==%s.*" % (REQUIRED[name], found[name]) for name in REQUIRED]
 
 
 def stage(tree, programs):
@@ -61,7 +62,7 @@ def main():
     programs = dict(word.split("=", 1) for word in sys.argv[4:])
     os.environ["LC_ALL"] = "C"  # the words of readelf
     os.makedirs(output, exist_ok=True)
-    requirements = requirements_of(os.path.abspath(programs["train"]), version)
+    requirements = requirements_of(os.path.abspath(programs["train"]))
     text = "\n".join(package.read_text(path) for path in licenses.split(",")) + package.notices([]) + RUNTIME
     with tempfile.TemporaryDirectory() as folder:
         tree = os.path.join(folder, "tree")

@@ -14,11 +14,11 @@ import subprocess
 import sys
 import tempfile
 
-# Where each of NVIDIA's libraries must be found, below site-packages.
-EXPECTED = {"libcublasLt.so.13": "nvidia/cu13/lib", "libnccl.so.2": "nvidia/nccl/lib", "libcudnn.so.9": "nvidia/cudnn/lib",
-            "libcudart.so.13": "nvidia/cu13/lib", "libnvrtc.so.13": "nvidia/cu13/lib"}
-PRINTED = {"cuBLASLt": "nvidia/cu13/lib", "NCCL": "nvidia/nccl/lib", "cuDNN": "nvidia/cudnn/lib", "CUDA runtime": "nvidia/cu13/lib",
-           "NVRTC": "nvidia/cu13/lib"}
+# NVIDIA's libraries by the names in `train --version`: their files, and where these must be found, below site-packages.
+NVIDIA = {"cuBLASLt": ("libcublasLt.so.13", "nvidia/cu13/lib"), "NCCL": ("libnccl.so.2", "nvidia/nccl/lib"),
+          "cuDNN": ("libcudnn.so.9", "nvidia/cudnn/lib"), "CUDA runtime": ("libcudart.so.13", "nvidia/cu13/lib"),
+          "NVRTC": ("libnvrtc.so.13", "nvidia/cu13/lib")}
+EXPECTED = dict(NVIDIA.values())
 EVERYWHERE = re.compile(r"(libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s)\.so.*")
 PROGRAMS = ["evaluate", "generate", "train"]
 NO_DRIVER = not any(os.path.exists(path) for path in ("/dev/nvidiactl", "/dev/dxg"))
@@ -50,13 +50,21 @@ def libraries_of(program):
     return dict(re.findall(r"^\s*(\S+) => (/\S+) \(0x[0-9a-f]+\)$", printed, re.MULTILINE))
 
 
+def printed_folders(version):
+    """Returns the folder of each of NVIDIA's libraries that `train --version` has printed."""
+    return dict(re.findall(r"^(?:CUDA)? +(\w[\w ]*) \d[\w.]* in (/.*)$", version, re.MULTILINE))
+
+
 def link_libraries(site, train):
     """Makes the folders of the wheel zeroth and of NVIDIA's, with links to the libraries that `train` is built with."""
     found = libraries_of(train)
-    # What programs load later lies beside, in the toolkit.
-    toolkit = os.path.dirname(os.path.realpath(found["libcublasLt.so.13"]))
-    for name in EXPECTED:
-        found.setdefault(name, os.path.join(toolkit, name))
+    # Those that programs load later, as they find them. The toolkit's may be links into several folders (make_toolkit.sh).
+    printed = succeed(train, "--version")
+    folders = printed_folders(printed)
+    if folders.keys() != NVIDIA.keys():
+        fail("the program built here, %s, does not find all of %s:\n%s" % (train, ", ".join(NVIDIA), printed))
+    for library, folder in folders.items():
+        found[NVIDIA[library][0]] = os.path.join(folder, NVIDIA[library][0])
     for name, path in found.items():
         if not EVERYWHERE.fullmatch(name):
             folder = os.path.join(site, EXPECTED.get(name, "zeroth/lib/zeroth"))
@@ -83,8 +91,8 @@ def check_libraries(site):
 
 def check_version(site, zeroth):
     printed = succeed(zeroth, "--version")
-    found = dict(re.findall(r"^(?:CUDA)? +(\w[\w ]*) \d[\w.]* in (/.*)$", printed, re.MULTILINE))
-    expected = {name: os.path.join(site, folder) for name, folder in PRINTED.items()}
+    found = printed_folders(printed)
+    expected = {name: os.path.join(site, folder) for name, (_, folder) in NVIDIA.items()}
     if found != expected:
         fail("zeroth --version names %s, expected %s:\n%s" % (found, expected, printed))
     if NO_DRIVER and "driver not found: libcuda.so.1" not in printed:
@@ -118,10 +126,11 @@ def check_mismatch(site, zeroth):
         file.write(text)
 
 
-def check_requirements(site, version):
+def check_requirements(site):
     with open(glob.glob(site + "/zeroth_cuda13-*.dist-info/METADATA")[0], encoding="utf-8") as file:
         required = re.findall(r"^Requires-Dist: (.*)$", file.read(), re.MULTILINE)
-    patterns = [r"zeroth==" + re.escape(version)] + [r"nvidia-%s==\d+\.\d+\.\*" % name for name in (
+    # NVIDIA's packages alone. Another project has the name zeroth on PyPI, and pip would install that one.
+    patterns = [r"nvidia-%s==\d+\.\d+\.\*" % name for name in (
         "cublas", "cuda-runtime", "cuda-nvrtc", "nccl-cu13", "cudnn-cu13")]
     if len(required) != len(patterns) or not all(map(re.fullmatch, patterns, required)):
         fail("the wheel requires %s" % required)
@@ -130,7 +139,6 @@ def check_requirements(site, version):
 def main():
     wheel, = glob.glob(os.path.abspath(sys.argv[1]) + "/zeroth_cuda13-*.whl")
     print("%s has %.1f MB" % (os.path.basename(wheel), os.path.getsize(wheel) / 1e6))
-    version = os.path.basename(wheel).split("-")[1]
     with tempfile.TemporaryDirectory() as folder:
         folder = os.path.realpath(folder)
         pip = [folder + "/venv/bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
@@ -151,7 +159,7 @@ def main():
             os.makedirs(site + "/zeroth/bin")
             shutil.copy(sys.argv[2], zeroth)
             shutil.copy(site + "/zeroth_cuda13/_version.py", site + "/zeroth")
-        check_requirements(site, version)
+        check_requirements(site)
         check_libraries(site)
         check_version(site, zeroth)
         check_mismatch(site, zeroth)

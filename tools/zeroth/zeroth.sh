@@ -60,7 +60,8 @@ in /proc/cpuinfo:$missing. Use a processor with SSE4.2 (x86-64-v2), or build fro
 
 start() { # start COMMAND ARGUMENTS...
   program="$programs/$1"
-  if [ -z "${ZEROTH_PROGRAMS-}" ] && [ -x "$cuda/$1" ]; then
+  # The Debian package has no _version.py, and nothing of a wheel beside it.
+  if [ -z "${ZEROTH_PROGRAMS-}" ] && [ -e "$here/../_version.py" ] && [ -x "$cuda/$1" ]; then
     [ "$(cat "$cuda/_version.py")" = "$(cat "$here/../_version.py")" ] || die "the wheels zeroth and zeroth_cuda13 in \
 $(readlink -f "$here/../..") have different versions, and the second runs with the libraries of the first. Install both of \
 one release, or remove the second: pip uninstall zeroth_cuda13"

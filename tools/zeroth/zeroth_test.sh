@@ -69,6 +69,9 @@ code=0
 said="$(installed train 2>&1)" || code=$?
 [[ "$code" == 2 && "$said" == "zeroth: the wheels zeroth and zeroth_cuda13 in $PWD/site have different versions"* ]] ||
   fail "beside another version, zeroth exits with $code and says: $said"
+# The Debian package lies in /usr, where the folder of that name in / belongs to something else.
+rm site/zeroth/_version.py
+expect "train of the Debian package" "$(./train --version)" "$(installed --version)"
 
 # Another processor: Core 2 of 2006 lacks SSE4 and popcnt; this Nehalem, of 2008, lacks nothing.
 nehalem='fpu sse sse2 ht syscall nx lm pni ssse3 cx16 sse4_1 sse4_2 popcnt lahf_lm'

@@ -2,8 +2,6 @@
 
 #include "zeroth/core/device/cuda/cuda_status.h"
 
-#include <string>
-
 #include "absl/strings/str_cat.h"
 
 namespace zeroth::cuda {
@@ -37,21 +35,13 @@ std::string SpellVersion(int version) {
   return absl::StrCat(version / 1000, ".", version % 1000 / 10);
 }
 
-std::string DriverAdvice() {
+std::string AdviceForThisDriver() {
   int driver = 0;
   int runtime = 0;
   // The first also succeeds without a driver, and leaves 0.
   static_cast<void>(cudaDriverGetVersion(&driver));
   static_cast<void>(cudaRuntimeGetVersion(&runtime));
-  const std::string needed = SpellVersion(runtime / 1000 * 1000);
-  if (driver == 0) {
-    return absl::StrCat("; there is no NVIDIA driver here (no libcuda.so.1): install one for CUDA ",
-                        needed, " or later, or start the container with its GPUs, as by ",
-                        "`docker run --gpus=all`; --device=cpu needs none");
-  }
-  return absl::StrCat("; the NVIDIA driver is for CUDA ", SpellVersion(driver),
-                      ", and this binary needs one for CUDA ", needed,
-                      " or later: update the driver, or use --device=cpu");
+  return DriverAdvice(driver, runtime);
 }
 
 // Returns what to do about the error, if that is not obvious.
@@ -60,7 +50,7 @@ std::string Advice(cudaError_t error) {
     case cudaErrorNoDevice:
       return "; no GPU is visible here: see nvidia-smi and CUDA_VISIBLE_DEVICES";
     case cudaErrorInsufficientDriver:
-      return DriverAdvice();
+      return absl::StrCat("; ", AdviceForThisDriver());
     case cudaErrorNoKernelImageForDevice:
       return "; this binary has no code for this GPU: build with --cuda_archs naming it";
     case cudaErrorUnsupportedPtxVersion:
@@ -79,6 +69,18 @@ std::string Advice(cudaError_t error) {
 }
 
 }  // namespace
+
+std::string DriverAdvice(int driver, int runtime) {
+  const std::string needed = SpellVersion(runtime / 1000 * 1000);
+  if (driver == 0) {
+    return absl::StrCat("there is no NVIDIA driver here (no libcuda.so.1): install one for CUDA ",
+                        needed, " or later, or start the container with its GPUs, as by ",
+                        "`docker run --gpus=all`; --device=cpu needs none");
+  }
+  return absl::StrCat("the NVIDIA driver is for CUDA ", SpellVersion(driver),
+                      ", and this binary needs one for CUDA ", needed,
+                      " or later: update the driver, or use --device=cpu");
+}
 
 absl::Status ToStatus(cudaError_t error, absl::string_view expression) {
   if (error == cudaSuccess) return absl::OkStatus();

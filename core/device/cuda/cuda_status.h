@@ -4,6 +4,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <string>
+
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 
@@ -15,6 +17,10 @@ namespace zeroth::cuda {
 // thread's last error: libraries that check it after their own launches would mistake it for
 // theirs.
 absl::Status ToStatus(cudaError_t error, absl::string_view expression);
+
+// Returns what to do if the driver is missing or too old for the runtime. Versions are CUDA's, as
+// 13000 for 13.0; the driver's is 0 if there is none.
+std::string DriverAdvice(int driver, int runtime);
 
 }  // namespace zeroth::cuda
 
