@@ -18,6 +18,7 @@
 #include "zeroth/kernels/attention/cudnn_limits.h"
 #include "zeroth/kernels/basic/basic.h"
 #include "zeroth/kernels/cpu/column_sum.h"
+#include "zeroth/kernels/delta_net/delta_net.h"
 #include "zeroth/kernels/distillation/distillation.h"
 #include "zeroth/kernels/elementwise/elementwise.h"
 #include "zeroth/kernels/embedding/embedding.h"
@@ -31,6 +32,7 @@
 #include "zeroth/kernels/muon/muon.h"
 #include "zeroth/kernels/norm/norm.h"
 #include "zeroth/kernels/packed/packed.h"
+#include "zeroth/kernels/planned/planned_delta_net.h"
 #include "zeroth/kernels/planned/planned_kernels.h"
 #include "zeroth/kernels/preference/preference.h"
 #include "zeroth/kernels/quantize/quantize.h"
@@ -322,6 +324,12 @@ const Planned<MeanLossCall> mean_loss("the mean loss");
 const Planned<DistillStatisticsCall> distill_statistics("the statistics of distillation");
 const Planned<DistillGradientCall> distill_gradient("the gradient of distillation");
 const Planned<PreferenceLossCall> preference_loss("the loss of pairs");
+const Planned<ShortConvolutionCall> short_convolution("a short convolution");
+const Planned<ShortConvolutionBackwardCall> short_convolution_backward(
+    "a short convolution's backward");
+const Planned<GatedDeltaRuleCall> gated_delta_rule("the gated delta rule");
+const Planned<GatedDeltaRuleBackwardCall> gated_delta_rule_backward(
+    "the gated delta rule's backward");
 const Planned<RopeCall> rope("RoPE");
 const Planned<GeluCall> gelu("GELU");
 const Planned<SwiGluCall> swiglu("SwiGLU");
