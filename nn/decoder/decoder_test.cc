@@ -171,6 +171,8 @@ DecoderFamily Linear() {
   base.names.linear_b = "in_proj_b";
   base.names.linear_a = "in_proj_a";
   base.names.linear_out = "out_proj";
+  // A head's first outputs may be nearly zero, where a norm with a small eps bends sharply.
+  base.norm_eps = 0.1;
   base.gated_attention = true;
   base.mixes_linear = true;
   base.linear_taps = 3;
@@ -186,7 +188,7 @@ TEST(DecoderTest, LinearAttentionAndGatesHaveTheRightGradients) {
   // The first block is of the first kind for 2, and of the second for 1.
   for (const int64_t interval : {2, 1}) {
     family.base.window_pattern = interval;
-    CheckBlock(family, 0.7f);
+    CheckBlock(family, 0.4f);
   }
 }
 
