@@ -118,14 +118,15 @@ absl::Status ShortConvolutionBackward(const ShortConvolutionBackwardCall& call,
     ZEROTH_ASSIGN_OR_RETURN(memory,
                             kernels.Scratch(static_cast<size_t>(pieces * weights) * sizeof(float)));
   }
-  ZEROTH_RETURN_IF_ERROR(DispatchType(forward.dtype, [&]<typename T>(TypeTag<T>) -> absl::Status {
-    ZEROTH_RETURN_IF_ERROR(
-        ZEROTH_MAP(ConvolutionInputGradient<T>, rows * forward.channels, target, call));
-    if (memory == nullptr) return absl::OkStatus();
-    return ZEROTH_MAP(ConvolutionWeightGradient<T>, pieces * forward.channels, target, call, pieces,
-                      static_cast<float*>(memory->data()));
-  }));
-  if (memory == nullptr) return absl::OkStatus();
+  const absl::Status launched =
+      DispatchType(forward.dtype, [&]<typename T>(TypeTag<T>) -> absl::Status {
+        ZEROTH_RETURN_IF_ERROR(
+            ZEROTH_MAP(ConvolutionInputGradient<T>, rows * forward.channels, target, call));
+        if (memory == nullptr) return absl::OkStatus();
+        return ZEROTH_MAP(ConvolutionWeightGradient<T>, pieces * forward.channels, target, call,
+                          pieces, static_cast<float*>(memory->data()));
+      });
+  if (!launched.ok() || memory == nullptr) return launched;
   return SumPieces(pieces, weights, static_cast<float*>(memory->data()), call.accumulate_dweight,
                    call.grad_dtype, call.dweight, target);
 }
