@@ -76,6 +76,32 @@ TEST(HfDirectoryTest, TakesTheTextModelUnderTheNamesOfModules) {
   EXPECT_THAT(std::string(without.status().message()), HasSubstr("\"text_config\" is missing"));
 }
 
+TEST(HfDirectoryTest, TakesTheTextModelOfAQwen35) {
+  const TemporaryDirectory dir;
+  dir.Write("config.json", R"({"model_type":"qwen3_5","tie_word_embeddings":true,)"
+                           R"("text_config":{"model_type":"qwen3_5_text","hidden_size":8}})");
+  std::string header = "{";
+  int offset = 0;
+  for (const char* name : {"model.language_model.x", "model.visual.y", "mtp.z", "lm_head.weight"}) {
+    absl::StrAppend(&header, offset == 0 ? "" : ",", "\"", name,
+                    R"(":{"dtype":"F32","shape":[1],"data_offsets":[)", offset, ",", offset + 4,
+                    "]}");
+    offset += 4;
+  }
+  absl::StrAppend(&header, "}");
+  const std::string size = {static_cast<char>(header.size() % 256),
+                            static_cast<char>(header.size() / 256)};
+  dir.Write("model.safetensors",
+            size + std::string(6, '\0') + header + std::string(static_cast<size_t>(offset), '\0'));
+  const auto directory = HfDirectory::Open(dir.path());
+  ASSERT_TRUE(directory.ok()) << directory.status();
+  EXPECT_EQ(*directory->config().ModelType(), "qwen3_5_text");
+  EXPECT_EQ(*directory->config().GetInt("vocab_size"), 248320);
+  EXPECT_EQ(directory->config().json()["tie_word_embeddings"], true);
+  EXPECT_THAT(directory->weights().names(), ElementsAre("lm_head.weight", "model.x"));
+  EXPECT_THAT(directory->left_out(), HasSubstr("vision tower and the layers that predict"));
+}
+
 TEST(HfDirectoryTest, FindsTokenizerFiles) {
   const TemporaryDirectory dir;
   dir.Write("config.json", "{}");

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
@@ -23,10 +24,55 @@ namespace {
 
 constexpr char kTextConfig[] = "text_config";
 
-bool IsOfImages(absl::string_view name) {
+// A family of models of text and images.
+struct ImageFamily {
+  std::string model_type;
+  std::string text_type;
+  std::string text_architecture;
+  // Prefixes, after "model.", of tensors that are not the text model's, and what they are.
+  std::vector<absl::string_view> others;
+  absl::string_view others_in_words;
+  // The sizes that transformers' configuration of the text model has by default, which published
+  // files may leave out.
+  nlohmann::json defaults;
+};
+
+// Returns the family of this model_type, or null.
+const ImageFamily* FindFamily(const HfConfig& config) {
+  static const auto* const families =
+      new std::vector<ImageFamily>{{"gemma3",
+                                    "gemma3_text",
+                                    "Gemma3ForCausalLM",
+                                    {"vision_tower.", "multi_modal_projector."},
+                                    "the vision tower and its projector",
+                                    {{"vocab_size", 262208},
+                                     {"hidden_size", 2304},
+                                     {"intermediate_size", 9216},
+                                     {"num_hidden_layers", 26},
+                                     {"num_attention_heads", 8}}},
+                                   {"qwen3_5",
+                                    "qwen3_5_text",
+                                    "Qwen3_5ForCausalLM",
+                                    {"visual.", "mtp."},
+                                    "the vision tower and the layers that predict further tokens",
+                                    {{"vocab_size", 248320},
+                                     {"hidden_size", 4096},
+                                     {"intermediate_size", 12288},
+                                     {"num_hidden_layers", 32},
+                                     {"num_attention_heads", 16}}}};
+  const auto type = config.json().find("model_type");
+  for (const ImageFamily& family : *families) {
+    if (type != config.json().end() && *type == family.model_type) return &family;
+  }
+  return nullptr;
+}
+
+bool IsOfOthers(const ImageFamily& family, absl::string_view name) {
   absl::ConsumePrefix(&name, "model.");
-  return absl::StartsWith(name, "vision_tower.") ||
-         absl::StartsWith(name, "multi_modal_projector.");
+  for (const absl::string_view prefix : family.others) {
+    if (absl::StartsWith(name, prefix)) return true;
+  }
+  return false;
 }
 
 // Returns the name that a tensor has in the model for text alone. Published files, and those of
@@ -47,10 +93,10 @@ std::string NameInTextModel(absl::string_view stored) {
 class TextWeights final : public WeightsSource {
  public:
   static absl::StatusOr<std::unique_ptr<TextWeights>> Create(
-      std::shared_ptr<const WeightsSource> all) {
+      const ImageFamily& family, std::shared_ptr<const WeightsSource> all) {
     std::unique_ptr<TextWeights> weights(new TextWeights(std::move(all)));
     for (const auto& [name, entry] : weights->all_->tensors()) {
-      if (IsOfImages(name)) {
+      if (IsOfOthers(family, name)) {
         weights->left_out_ += entry.shape.numel();
         continue;
       }
@@ -85,42 +131,36 @@ class TextWeights final : public WeightsSource {
 
 }  // namespace
 
-bool HasTextModel(const HfConfig& config) {
-  const auto type = config.json().find("model_type");
-  return type != config.json().end() && *type == "gemma3";
-}
+bool HasTextModel(const HfConfig& config) { return FindFamily(config) != nullptr; }
 
 absl::StatusOr<HfTextModel> ExtractTextModel(const HfConfig& config,
                                              std::shared_ptr<const WeightsSource> weights) {
+  const ImageFamily* const family = FindFamily(config);
+  if (family == nullptr) return InvalidArgument(config.where(), ": no model of text and images");
   const nlohmann::json& all = config.json();
   const auto found = all.find(kTextConfig);
   if (found == all.end() || !found->is_object()) {
     return InvalidArgument(config.where(), ": key \"", kTextConfig, "\" is ",
                            found == all.end() ? "missing" : found->type_name(),
-                           ", expected an object: the text model of a \"gemma3\"");
+                           ", expected an object: the text model of a \"", family->model_type,
+                           "\"");
   }
   nlohmann::json text = *found;
-  // Published files leave out what equals the default of Gemma3TextConfig.
-  const nlohmann::json defaults = {{"vocab_size", 262208},
-                                   {"hidden_size", 2304},
-                                   {"intermediate_size", 9216},
-                                   {"num_hidden_layers", 26},
-                                   {"num_attention_heads", 8}};
-  for (const auto& [key, value] : defaults.items()) text.emplace(key, value);
+  for (const auto& [key, value] : family->defaults.items()) text.emplace(key, value);
   for (const char* key : {"bos_token_id", "dtype", "eos_token_id", "pad_token_id",
                           "tie_word_embeddings", "torch_dtype"}) {
     if (config.Has(key)) text[key] = all.at(key);
   }
-  text["model_type"] = "gemma3_text";
-  text["architectures"] = {"Gemma3ForCausalLM"};
+  text["model_type"] = family->text_type;
+  text["architectures"] = {family->text_architecture};
   ZEROTH_ASSIGN_OR_RETURN(
       HfConfig of_text,
       HfConfig::Parse(text.dump(), absl::StrCat(config.where(), ", ", kTextConfig)));
   ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<TextWeights> own,
-                          TextWeights::Create(std::move(weights)));
+                          TextWeights::Create(*family, std::move(weights)));
   std::string left_out;
   if (own->left_out() > 0) {
-    left_out = absl::StrFormat("the vision tower and its projector, %.2fM parameters",
+    left_out = absl::StrFormat("%s, %.2fM parameters", family->others_in_words,
                                static_cast<double>(own->left_out()) / 1e6);
   }
   return HfTextModel{std::move(of_text), std::move(own), std::move(left_out)};

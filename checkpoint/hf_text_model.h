@@ -23,13 +23,15 @@ struct HfTextModel {
 };
 
 // Returns whether config.json describes a model of text and images that ExtractTextModel takes:
-// "model_type" is "gemma3" (Gemma3ForConditionalGeneration).
+// "model_type" is "gemma3" (Gemma3ForConditionalGeneration) or "qwen3_5"
+// (Qwen3_5ForConditionalGeneration).
 bool HasTextModel(const HfConfig& config);
 
 // Returns the text model of such a model: the object "text_config", where missing sizes are those
 // of transformers' defaults, and the language model's tensors, under the prefix of
-// published files or that of transformers' modules. The vision tower is never read. InvalidArgument
-// if "text_config" is no object, or if the files have the same tensor under two names.
+// published files or that of transformers' modules. The other parts, such as the vision tower, are
+// never read. InvalidArgument if "text_config" is no object, or if the files have the same tensor
+// under two names.
 absl::StatusOr<HfTextModel> ExtractTextModel(const HfConfig& config,
                                              std::shared_ptr<const WeightsSource> weights);
 

@@ -10,6 +10,7 @@ OPERATIONS = [
     "adamw",
     "attention",
     "basic",
+    "delta_net",
     "distillation",
     "divergence",
     "elementwise",

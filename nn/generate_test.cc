@@ -201,6 +201,29 @@ INSTANTIATE_TEST_SUITE_P(Families, GenerateTest,
                                            "qwen3_moe_tiny", "qwen3_tiny"),
                          [](const auto& model) { return std::string(model.param); });
 
+// The states of linear attention are not cached: each token computes the whole text.
+TEST(GenerateWithoutCacheTest, LinearAttentionContinuesAsItsLogitsSay) {
+  TinyModel tiny("qwen3_5_tiny");
+  ASSERT_FALSE(tiny.model().SupportsCache());
+  std::vector<int32_t> ids = tiny.RandomTokens(5);
+  KeyValueCache unused(30);
+  EXPECT_TRUE(absl::IsUnimplemented(tiny.Logits(ids, 0, &unused).status()));
+  GenerateOptions options;
+  options.max_tokens = 6;
+  options.sampling.temperature = 0;
+  const auto generated =
+      Generate(tiny.model(), ids, options,
+               [&](absl::Span<const int32_t> tokens, int64_t from, KeyValueCache* cache) {
+                 return tiny.Logits(tokens, from, cache);
+               });
+  ASSERT_TRUE(generated.ok()) << generated.status();
+  for (const int32_t token : *generated) {
+    const std::vector<float> logits = tiny.LogitsOf(ids, static_cast<int64_t>(ids.size()) - 1);
+    EXPECT_EQ(token, std::max_element(logits.begin(), logits.end()) - logits.begin());
+    ids.push_back(token);
+  }
+}
+
 TEST(GenerateErrorsTest, SaysWhatIsWrong) {
   TinyModel tiny("llama_tiny");
   const auto error = [&](const std::vector<int32_t>& prompt, const GenerateOptions& options) {

@@ -212,7 +212,8 @@ double LanguageModel::FlopsPerToken(int64_t seq) const {
       }
     }
   }
-  return per_weight * static_cast<double>(MatmulWeights()) + 6.0 * adapters +
+  return per_weight * static_cast<double>(MatmulWeights()) +
+         6.0 * (adapters + static_cast<double>(StateWeights())) +
          2.0 * static_cast<double>(trained) + 12.0 * (windowed * seen + full * length / 2.0);
 }
 

@@ -99,6 +99,9 @@ class LanguageModel : public Module {
   virtual float LogitCap() const { return 0; }
   // The number of weights that every token is multiplied with, the head's included.
   virtual int64_t MatmulWeights() const = 0;
+  // The same for operations of linear attention between activations: a matmul of a token's vector
+  // with a state counts the state's elements.
+  virtual int64_t StateWeights() const { return 0; }
   // Layers times the width of all query heads, to which attention's cost is proportional.
   virtual int64_t AttentionWidth() const = 0;
   // The sliding window: the most tokens that a token attends to; 0: no window.

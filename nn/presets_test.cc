@@ -87,6 +87,14 @@ TEST(PresetsTest, FamiliesThatTransformersHasNoClassifierOfAreRefused) {
   ASSERT_TRUE(model.ok()) << model.status();
   EXPECT_EQ((*model)->HfConfig()["architectures"],
             nlohmann::json({"Qwen2MoeForSequenceClassification"}));
+  nlohmann::json linear = *PresetConfig("llama_tiny");
+  linear.erase("rope_theta");
+  linear["model_type"] = "qwen3_5_text";
+  const absl::StatusOr<std::unique_ptr<LanguageModel>> of_linear =
+      ModelRegistry::Create(linear, options);
+  ASSERT_TRUE(of_linear.ok()) << of_linear.status();
+  EXPECT_EQ((*of_linear)->HfConfig()["architectures"],
+            nlohmann::json({"Qwen3_5TextForSequenceClassification"}));
 
   config["model_type"] = "dots1";
   config.update({{"n_routed_experts", 4}, {"n_shared_experts", 1}, {"num_experts_per_tok", 2}});
@@ -257,6 +265,46 @@ TEST(PresetsTest, OperationsOfWindowsInSomeLayers) {
   EXPECT_NEAR(flops_with(64) - flops_with(16), 6 * 1024 * 12 * (32.0 - seen), 1.0);
 }
 
+// Three of four layers have no attention: a matmul of a token's vectors with each state, three
+// times, and the taps of the convolution.
+TEST(PresetsTest, OperationsOfLinearAttention) {
+  const nlohmann::json config = {{"model_type", "qwen3_5_text"},
+                                 {"vocab_size", 100},
+                                 {"hidden_size", 64},
+                                 {"intermediate_size", 96},
+                                 {"num_hidden_layers", 4},
+                                 {"num_attention_heads", 4},
+                                 {"num_key_value_heads", 2},
+                                 {"head_dim", 32},
+                                 {"linear_num_key_heads", 2},
+                                 {"linear_num_value_heads", 4},
+                                 {"linear_key_head_dim", 16},
+                                 {"linear_value_head_dim", 8}};
+  const absl::StatusOr<std::unique_ptr<LanguageModel>> model = ModelRegistry::Create(config);
+  ASSERT_TRUE(model.ok()) << model.status();
+  const double linear = 64.0 * (2 * 32 + 32 + 32 + 4 + 4 + 32);
+  const double full = 64.0 * (2 * 128 + 64 + 64 + 128);
+  const double weights = 3 * linear + full + 4 * 3.0 * 64 * 96 + 64.0 * 100;
+  const double states = 3 * (3.0 * 4 * 16 * 8 + 4 * 96);
+  EXPECT_DOUBLE_EQ((*model)->FlopsPerToken(256), 6 * (weights + states) + 6.0 * 128 * 256);
+  const nlohmann::json written = (*model)->HfConfig();
+  EXPECT_EQ(written["layer_types"], nlohmann::json({"linear_attention", "linear_attention",
+                                                    "linear_attention", "full_attention"}));
+  EXPECT_EQ((*ModelRegistry::Create(written))->HfConfig(), written);
+  const auto refused = [&](const char* key, const nlohmann::json& value) {
+    nlohmann::json other = config;
+    other[key] = value;
+    const absl::Status status = ModelRegistry::Create(other).status();
+    EXPECT_NE(status.ToString().find(key), std::string::npos) << status;
+  };
+  refused("linear_num_key_heads", 3);
+  refused("linear_key_head_dim", 257);
+  refused("linear_conv_kernel_dim", 9);
+  refused("attn_output_gate", false);
+  refused("layer_types", nlohmann::json({"linear_attention", "sliding_attention",
+                                         "linear_attention", "full_attention"}));
+}
+
 // As in transformers: caps of 50 and 30, and a window in the layers of even number, unless the file
 // says otherwise.
 TEST(PresetsTest, AGemma2HasCapsUnlessTheFileSaysNull) {
@@ -280,11 +328,14 @@ TEST(PresetsTest, AGemma2HasCapsUnlessTheFileSaysNull) {
 }
 
 TEST(PresetsTest, AVisionTowerIsRefused) {
-  const absl::Status status =
-      ModelRegistry::Create({{"model_type", "gemma3"}, {"text_config", {{"hidden_size", 8}}}})
-          .status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_NE(status.ToString().find("vision tower"), std::string::npos) << status;
+  for (const char* type : {"gemma3", "qwen3_5"}) {
+    const absl::Status status =
+        ModelRegistry::Create({{"model_type", type}, {"text_config", {{"hidden_size", 8}}}})
+            .status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+    EXPECT_NE(status.ToString().find("vision tower"), std::string::npos) << status;
+    EXPECT_NE(status.ToString().find(std::string(type) + "_text"), std::string::npos) << status;
+  }
 }
 
 }  // namespace

@@ -77,6 +77,8 @@ absl::Status ValidateMuonOptions(const MuonOptions& options) {
 bool UsesMuon(const Parameter& parameter, const MuonOptions& options) {
   const int rank = parameter.shape().rank();
   if ((rank != 2 && rank != 3) || parameter.numel() == 0) return false;
+  // A convolution of each channel alone is a vector for each, not a stack of matrices.
+  if (rank == 3 && parameter.shape().dim(1) == 1) return false;
   if (!options.patterns.empty()) {
     return std::any_of(
         options.patterns.begin(), options.patterns.end(),

@@ -48,7 +48,8 @@ absl::Status ValidateMuonOptions(const MuonOptions& options);
 // Returns true if Muon updates the parameter, and not AdamW. options.patterns decide. Without
 // patterns, Muon updates the matrices of blocks: parameters with a number among the parts of their
 // names, and with two dimensions, or three (a matrix for each index of the first, as stacked
-// experts). How the model is divided into units does not matter.
+// experts; but not [channels, 1, taps], a convolution of each channel). How the model is divided
+// into units does not matter.
 bool UsesMuon(const Parameter& parameter, const MuonOptions& options);
 
 // Returns the matrices of a parameter that Muon updates, divided into parts by Parameter::matrix if

@@ -428,6 +428,8 @@ TEST(MuonTest, PatternsChoose) {
   EXPECT_TRUE(UsesMuon(in_block, options));
   EXPECT_FALSE(UsesMuon(table, options));
   EXPECT_FALSE(UsesMuon(bias, options));
+  EXPECT_TRUE(UsesMuon(Parameter("h.3.experts", Shape({3, 2, 2})), options));
+  EXPECT_FALSE(UsesMuon(Parameter("h.3.conv1d.weight", Shape({6, 1, 4})), options));
   options.patterns = {"wte*", "*.b"};
   EXPECT_FALSE(UsesMuon(in_block, options));
   EXPECT_TRUE(UsesMuon(table, options));

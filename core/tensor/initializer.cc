@@ -3,6 +3,7 @@
 #include "zeroth/core/tensor/initializer.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/philox.h"
@@ -19,6 +20,13 @@ void Initializer::Fill(uint64_t seed, absl::string_view name, int64_t begin,
     case Kind::kNormal:
       CounterRng(seed, name).FillNormal(static_cast<uint64_t>(begin), value_, out);
       return;
+    case Kind::kLogOfUniform: {
+      const CounterRng random(seed, name);
+      for (float& value : out) {
+        value = std::log(value_ + (end_ - value_) * random.Uniform(static_cast<uint64_t>(begin++)));
+      }
+      return;
+    }
   }
 }
 

@@ -18,16 +18,21 @@ class Initializer {
   static Initializer Ones() { return Constant(1.0f); }
   // Normal with mean 0.
   static Initializer Normal(float stddev) { return Initializer(Kind::kNormal, stddev); }
+  // The logarithms of values that are uniform on [low, high), with 0 < low.
+  static Initializer LogOfUniform(float low, float high) {
+    return Initializer(Kind::kLogOfUniform, low, high);
+  }
 
   // Sets out[i] to the value of element begin + i of the parameter `name` under `seed`.
   void Fill(uint64_t seed, absl::string_view name, int64_t begin, absl::Span<float> out) const;
 
  private:
-  enum class Kind { kConstant, kNormal };
-  Initializer(Kind kind, float value) : kind_(kind), value_(value) {}
+  enum class Kind { kConstant, kNormal, kLogOfUniform };
+  Initializer(Kind kind, float value, float end = 0) : kind_(kind), value_(value), end_(end) {}
 
   Kind kind_;
   float value_;
+  float end_;
 };
 
 }  // namespace zeroth

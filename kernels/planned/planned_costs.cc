@@ -19,6 +19,7 @@
 #include "zeroth/kernels/attention/sinks.h"
 #include "zeroth/kernels/basic/basic.h"
 #include "zeroth/kernels/cpu/column_sum.h"
+#include "zeroth/kernels/delta_net/delta_net.h"
 #include "zeroth/kernels/distillation/distillation.h"
 #include "zeroth/kernels/divergence/divergence.h"
 #include "zeroth/kernels/elementwise/elementwise.h"
@@ -33,6 +34,7 @@
 #include "zeroth/kernels/muon/muon.h"
 #include "zeroth/kernels/norm/norm.h"
 #include "zeroth/kernels/packed/packed.h"
+#include "zeroth/kernels/planned/planned_delta_net.h"
 #include "zeroth/kernels/planned/planned_kernels.h"
 #include "zeroth/kernels/preference/preference.h"
 #include "zeroth/kernels/quantize/quantize.h"
@@ -339,6 +341,12 @@ const Planned<DistillGradientCall> distill_gradient("the gradient of distillatio
 const Planned<DivergenceStatisticsCall> divergence_statistics("the statistics of a divergence");
 const Planned<DivergenceGradientCall> divergence_gradient("the gradient of a divergence");
 const Planned<PreferenceLossCall> preference_loss("the loss of pairs");
+const Planned<ShortConvolutionCall> short_convolution("a short convolution");
+const Planned<ShortConvolutionBackwardCall> short_convolution_backward(
+    "a short convolution's backward");
+const Planned<GatedDeltaRuleCall> gated_delta_rule("the gated delta rule");
+const Planned<GatedDeltaRuleBackwardCall> gated_delta_rule_backward(
+    "the gated delta rule's backward");
 const Planned<RopeCall> rope("RoPE");
 const Planned<GeluCall> gelu("GELU");
 const Planned<SwiGluCall> swiglu("SwiGLU");

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numeric>
 #include <utility>
 
@@ -85,6 +86,72 @@ std::unique_ptr<MlpLayer> MakeMoe(const std::string& name, const DecoderConfig& 
   return std::make_unique<MoeMlp>(name, options, std::move(shared));
 }
 
+// Makes options of a layer with a bias or without; a projection may be one onto the residual
+// stream.
+using LinearOptionsOf = std::function<LinearOptions(bool bias, bool onto_residual)>;
+
+std::unique_ptr<TokenMixer> MakeLinearAttention(const std::string& name,
+                                                const DecoderConfig& config,
+                                                const LinearOptionsOf& linear,
+                                                const LoraOptions& lora) {
+  const DecoderNames& names = config.names;
+  GatedDeltaNetOptions options;
+  options.shape = config.LinearShape();
+  options.taps = config.linear_taps;
+  options.norm_eps = config.norm_eps;
+  options.init_std = static_cast<float>(config.init_std);
+  const int64_t heads = config.linear_value_heads;
+  const int64_t values = heads * config.linear_value_dim;
+  const LinearOptions in = linear(false, false);
+  return std::make_unique<GatedDeltaNet>(
+      name, options,
+      MakeLinear(name, {names.linear_qkv}, config.dim, {options.shape.packed_dim()}, in, lora),
+      MakeLinear(name, {names.linear_z}, config.dim, {values}, in, lora),
+      MakeLinear(name, {names.linear_b, names.linear_a}, config.dim, {heads, heads}, in, lora),
+      MakeLinear(name, {names.linear_out}, values, {config.dim}, linear(false, true), lora));
+}
+
+std::unique_ptr<TokenMixer> MakeMixer(const std::string& attention, int64_t layer,
+                                      const DecoderConfig& config, const LinearOptionsOf& linear,
+                                      const LoraOptions& lora) {
+  if (config.IsLinear(layer)) return MakeLinearAttention(attention, config, linear, lora);
+  const DecoderNames& names = config.names;
+  const int64_t q = config.heads * config.head_dim;
+  const int64_t kv = config.kv_heads * config.head_dim;
+  AttentionOptions options;
+  options.heads = config.heads;
+  options.kv_heads = config.kv_heads;
+  options.head_dim = config.head_dim;
+  options.window = config.IsLocal(layer) || !config.mixes_windows ? config.window : 0;
+  if (config.rotary) {
+    options.rope = config.IsLocal(layer) && !config.one_rope ? config.local_rope : config.rope;
+  }
+  options.gated = config.gated_attention;
+  options.cap = static_cast<float>(config.score_cap);
+  if (config.attention_sinks) {
+    options.sinks = Initializer::Normal(static_cast<float>(config.init_std));
+  }
+  const auto qk_norm = [&](const std::string& norm, int64_t width) {
+    if (!config.qk_norm_over_all_heads) width = config.head_dim;
+    return norm.empty() ? nullptr
+                        : std::make_unique<Norm>(absl::StrCat(attention, ".", norm), config.norm,
+                                                 width, config.norm_eps);
+  };
+  const auto head_dim = static_cast<double>(config.head_dim);
+  const auto scalar = static_cast<double>(config.query_scalar);
+  // With norms of queries, QkNorms::query_scale has the factor.
+  const bool scales_scores = names.q_norm.empty() && config.query_scalar != config.head_dim;
+  if (scales_scores) options.scale = static_cast<float>(1.0 / std::sqrt(scalar));
+  return std::make_unique<Attention>(
+      attention, options,
+      MakeLinear(attention, names.qkv, config.dim, {config.gated_attention ? 2 * q : q, kv, kv},
+                 linear(config.qkv_bias, false), lora),
+      MakeLinear(attention, {names.attention_out}, q, {config.dim},
+                 linear(config.attention_out_bias, true), lora),
+      QkNorms{qk_norm(names.q_norm, q), qk_norm(names.k_norm, kv), config.qk_norm_over_all_heads,
+              static_cast<float>(std::sqrt(head_dim / scalar))});
+}
+
 }  // namespace
 
 bool DecoderConfig::HasExperts(int64_t layer) const {
@@ -96,13 +163,24 @@ bool DecoderConfig::IsLocal(int64_t layer) const {
   return mixes_windows && std::ranges::count(full_layers, layer) == 0;
 }
 
+bool DecoderConfig::IsLinear(int64_t layer) const {
+  return mixes_linear && std::ranges::count(full_layers, layer) == 0;
+}
+
+DeltaNetShape DecoderConfig::LinearShape() const {
+  DeltaNetShape shape;
+  shape.key_heads = linear_key_heads;
+  shape.value_heads = linear_value_heads;
+  shape.key_dim = linear_key_dim;
+  shape.value_dim = linear_value_dim;
+  return shape;
+}
+
 DecoderBlock::DecoderBlock(int64_t layer, const DecoderConfig& config, const ModelOptions& model)
     : Module(absl::StrCat(config.names.blocks, ".", layer)),
       norm_placement_(config.norm_placement) {
   const DecoderNames& names = config.names;
   const LoraOptions& lora = model.lora;
-  const int64_t q = config.heads * config.head_dim;
-  const int64_t kv = config.kv_heads * config.head_dim;
   const std::vector<int64_t> mlp_in(config.gated ? 2 : 1, config.mlp_hidden);
   const auto add_norm = [&](const std::string& norm) {
     return AddChild(std::make_unique<Norm>(Scoped(norm), config.norm, config.dim, config.norm_eps));
@@ -119,38 +197,9 @@ DecoderBlock::DecoderBlock(int64_t layer, const DecoderConfig& config, const Mod
   };
 
   attention_norm_ = add_norm(names.attention_norm);
-  const std::string attention = Scoped(names.attention);
-  AttentionOptions options;
-  options.heads = config.heads;
-  options.kv_heads = config.kv_heads;
-  options.head_dim = config.head_dim;
-  options.window = config.IsLocal(layer) || !config.mixes_windows ? config.window : 0;
-  if (config.rotary) {
-    options.rope = config.IsLocal(layer) && !config.one_rope ? config.local_rope : config.rope;
-  }
-  options.cap = static_cast<float>(config.score_cap);
-  if (config.attention_sinks) {
-    options.sinks = Initializer::Normal(static_cast<float>(config.init_std));
-  }
-  const auto qk_norm = [&](const std::string& norm, int64_t width) {
-    if (!config.qk_norm_over_all_heads) width = config.head_dim;
-    return norm.empty() ? nullptr
-                        : std::make_unique<Norm>(absl::StrCat(attention, ".", norm), config.norm,
-                                                 width, config.norm_eps);
-  };
-  const auto head_dim = static_cast<double>(config.head_dim);
-  const auto scalar = static_cast<double>(config.query_scalar);
-  // With norms of queries, QkNorms::query_scale has the factor.
-  const bool scales_scores = names.q_norm.empty() && config.query_scalar != config.head_dim;
-  if (scales_scores) options.scale = static_cast<float>(1.0 / std::sqrt(scalar));
-  attention_ = AddChild(std::make_unique<Attention>(
-      attention, options,
-      MakeLinear(attention, names.qkv, config.dim, {q, kv, kv}, linear(config.qkv_bias, false),
-                 lora),
-      MakeLinear(attention, {names.attention_out}, q, {config.dim},
-                 linear(config.attention_out_bias, true), lora),
-      QkNorms{qk_norm(names.q_norm, q), qk_norm(names.k_norm, kv), config.qk_norm_over_all_heads,
-              static_cast<float>(std::sqrt(head_dim / scalar))}));
+  attention_ =
+      AddChild(MakeMixer(Scoped(config.IsLinear(layer) ? names.linear_attention : names.attention),
+                         layer, config, linear, lora));
   if (norm_placement_ == DecoderConfig::NormPlacement::kBoth) {
     attention_out_norm_ = add_norm(names.attention_out_norm);
     mlp_out_norm_ = add_norm(names.mlp_out_norm);
@@ -265,6 +314,11 @@ absl::StatusOr<Value> Decoder::Hidden(Context& context, const Tensor& tokens) {
 
 absl::StatusOr<std::vector<DivisionRule>> Decoder::DivisionRules() const {
   const DecoderNames& names = config_.names;
+  if (config_.mixes_linear || config_.gated_attention) {
+    return Unimplemented("linear attention, as '", names.linear_attention,
+                         "', and gates of attention cannot be divided among tensor ranks; expected "
+                         "tensor_parallel=1");
+  }
   if (!names.q_norm.empty() && config_.qk_norm_over_all_heads && config_.norm == NormKind::kLayer) {
     return Unimplemented(
         "norms over all heads together that have a bias, as '", names.q_norm,
@@ -318,26 +372,6 @@ absl::StatusOr<std::vector<DivisionRule>> Decoder::DivisionRules() const {
     rules.push_back({attention + names.k_norm, division, {}, kv_heads});
   }
   return rules;
-}
-
-int64_t Decoder::WindowedAttentionWidth() const {
-  if (!config_.mixes_windows) return AttentionWidth();
-  const auto full = static_cast<int64_t>(config_.full_layers.size());
-  return (config_.layers - full) * config_.heads * config_.head_dim;
-}
-
-int64_t Decoder::MatmulWeights() const {
-  const int64_t q = config_.heads * config_.head_dim;
-  const int64_t kv = config_.kv_heads * config_.head_dim;
-  int64_t width = config_.layers * (2 * q + 2 * kv) + (config_.scores ? 1 : config_.vocab_size);
-  for (int64_t layer = 0; layer < config_.layers; ++layer) {
-    const int64_t dense = (config_.gated ? 3 : 2) * config_.mlp_hidden;
-    const int64_t gate = config_.names.shared_expert_gate.empty() ? 0 : 1;
-    const int64_t sparse = 3 * config_.experts_per_token * config_.expert_hidden + config_.experts +
-                           3 * config_.SharedHidden() + gate;
-    width += config_.HasExperts(layer) ? sparse : dense;
-  }
-  return config_.dim * width;
 }
 
 }  // namespace zeroth

@@ -16,6 +16,7 @@
 #include "zeroth/nn/language_model.h"
 #include "zeroth/nn/layers/attention.h"
 #include "zeroth/nn/layers/embedding.h"
+#include "zeroth/nn/layers/gated_delta_net.h"
 #include "zeroth/nn/layers/mlp.h"
 #include "zeroth/nn/layers/moe.h"
 #include "zeroth/nn/layers/norm.h"
@@ -33,6 +34,7 @@ struct DecoderNames {
   // Inside a block.
   std::string attention_norm;
   std::string attention;
+  std::string linear_attention = {};  // of layers with a GatedDeltaNet
   std::string mlp_norm;
   std::string mlp;
   // Norms of the outputs of attention and MLP, for NormPlacement::kBoth.
@@ -41,6 +43,13 @@ struct DecoderNames {
   // Inside the attention: one name if queries, keys and values are stored side by side, or three.
   std::vector<std::string> qkv;
   std::string attention_out;
+  // Inside a GatedDeltaNet: what makes queries, keys and values, z, b and a, and the projection
+  // back.
+  std::string linear_qkv = {};
+  std::string linear_z = {};
+  std::string linear_b = {};
+  std::string linear_a = {};
+  std::string linear_out = {};
   // Norms of queries and keys (QkNorms); empty: there are none.
   std::string q_norm = {};
   std::string k_norm = {};
@@ -99,6 +108,17 @@ struct DecoderConfig {
   bool one_rope = false;
   RopeSpec local_rope;
   bool IsLocal(int64_t layer) const;
+  // True: all layers but `full_layers` have a GatedDeltaNet of these sizes instead of attention.
+  // Not with mixes_windows.
+  bool mixes_linear = false;
+  int64_t linear_taps = 0;
+  int64_t linear_key_heads = 0;
+  int64_t linear_value_heads = 0;
+  int64_t linear_key_dim = 0;  // of a head
+  int64_t linear_value_dim = 0;
+  bool IsLinear(int64_t layer) const;
+  DeltaNetShape LinearShape() const;
+  bool gated_attention = false;  // AttentionOptions::gated
 
   ActivationFunction activation = ActivationFunction::kSilu;
   bool gated = true;
@@ -155,7 +175,7 @@ class DecoderBlock : public Module {
   absl::StatusOr<Value> Compute(Context& context, const Value& x);
   DecoderConfig::NormPlacement norm_placement_;
   Norm* attention_norm_;
-  Attention* attention_;
+  TokenMixer* attention_;
   Norm* mlp_norm_;
   MlpLayer* mlp_;
   Norm* attention_out_norm_ = nullptr;
@@ -177,7 +197,8 @@ class Decoder : public LanguageModel {
   bool TakesDocuments() const override { return config_.rotary; }
   bool scores() const override { return config_.scores; }
   nlohmann::json HfConfig() const override { return hf_config_; }
-  bool SupportsCache() const override { return true; }
+  // The states of linear attention are not cached.
+  bool SupportsCache() const override { return !config_.mixes_linear; }
   bool HasExtraLoss() const override {
     const bool balances = config_.balances_experts && config_.balance_coefficient > 0;
     return config_.experts > 0 && (balances || has_router_z_loss_);
@@ -189,8 +210,10 @@ class Decoder : public LanguageModel {
   Parameter& head() override { return *head_; }
   float LogitCap() const override { return static_cast<float>(config_.logit_cap); }
   int64_t MatmulWeights() const override;
+  int64_t StateWeights() const override;
   int64_t AttentionWidth() const override {
-    return config_.layers * config_.heads * config_.head_dim;
+    const auto full = static_cast<int64_t>(config_.full_layers.size());
+    return (config_.mixes_linear ? full : config_.layers) * config_.heads * config_.head_dim;
   }
   int64_t AttentionWindow() const override { return config_.window; }
   int64_t WindowedAttentionWidth() const override;

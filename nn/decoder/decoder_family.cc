@@ -63,7 +63,11 @@ absl::Status CheckKeys(const DecoderFamily& family, const nlohmann::json& json) 
   return absl::OkStatus();
 }
 
-// Sets full_layers, in a family that has windows in some layers only.
+const char* KindOfOthers(const DecoderConfig& config) {
+  return config.mixes_linear ? kLinearAttention : kSlidingAttention;
+}
+
+// Sets full_layers, in a family that has windows, or linear attention, in some layers only.
 void ReadFullLayers(const nlohmann::json& json, ConfigReader& reader, DecoderConfig& config) {
   const nlohmann::json* const types = reader.Has(kLayerTypes) ? &json.at(kLayerTypes) : nullptr;
   bool right = types == nullptr ||
@@ -73,11 +77,12 @@ void ReadFullLayers(const nlohmann::json& json, ConfigReader& reader, DecoderCon
     if (types != nullptr) {
       const nlohmann::json& type = (*types)[static_cast<size_t>(layer)];
       is_full = type == kFullAttention;
-      right = is_full || type == kSlidingAttention;
+      right = is_full || type == KindOfOthers(config);
     }
     if (is_full) config.full_layers.push_back(layer);
   }
-  reader.Require(right, kLayerTypes, "full_attention or sliding_attention for each layer");
+  reader.Require(right, kLayerTypes,
+                 absl::StrCat("full_attention or ", KindOfOthers(config), " for each layer"));
 }
 
 // Whether "layer_types" has this kind of attention for each layer.
@@ -90,7 +95,7 @@ bool AllLayersAre(const nlohmann::json& json, const DecoderConfig& config, const
 
 // Reads the kind of attention of each layer.
 void ReadLayerTypes(const nlohmann::json& json, ConfigReader& reader, DecoderConfig& config) {
-  if (config.mixes_windows) return ReadFullLayers(json, reader, config);
+  if (config.mixes_windows || config.mixes_linear) return ReadFullLayers(json, reader, config);
   if (!reader.Has(kLayerTypes)) return;
   if (AllLayersAre(json, config, kFullAttention)) {
     config.window = 0;
@@ -176,6 +181,17 @@ absl::StatusOr<DecoderConfig> ReadConfig(const DecoderFamily& family, const nloh
       ZEROTH_RETURN_IF_ERROR(CheckRope(*rope, config.head_dim));
     }
   }
+  if (config.mixes_linear && reader.status().ok()) {
+    reader.Require(config.linear_value_heads % config.linear_key_heads == 0,
+                   KeyOf(family, &DecoderConfig::linear_key_heads),
+                   absl::StrCat("a divisor of ", KeyOf(family, &DecoderConfig::linear_value_heads),
+                                " = ", config.linear_value_heads));
+    reader.Require(config.linear_key_dim <= kMostKeyDim,
+                   KeyOf(family, &DecoderConfig::linear_key_dim),
+                   absl::StrCat("at most ", kMostKeyDim));
+    reader.Require(config.linear_taps <= kMostTaps, KeyOf(family, &DecoderConfig::linear_taps),
+                   absl::StrCat("at most ", kMostTaps));
+  }
   reader.Require(
       config.experts_per_token <= config.experts, KeyOf(family, &DecoderConfig::experts_per_token),
       absl::StrCat("at most ", KeyOf(family, &DecoderConfig::experts), " = ", config.experts));
@@ -211,8 +227,10 @@ nlohmann::json WriteConfig(const DecoderFamily& family, const DecoderConfig& con
     json["label2id"] = {{"LABEL_0", 0}};
   }
   if (config.rotary) CopyRope(came, config.rope, json);
-  for (int64_t layer = 0; config.mixes_windows && layer < config.layers; ++layer) {
-    json[kLayerTypes].push_back(config.IsLocal(layer) ? kSlidingAttention : kFullAttention);
+  const bool mixes = config.mixes_windows || config.mixes_linear;
+  for (int64_t layer = 0; mixes && layer < config.layers; ++layer) {
+    const bool is_full = !config.IsLocal(layer) && !config.IsLinear(layer);
+    json[kLayerTypes].push_back(is_full ? kFullAttention : KindOfOthers(config));
   }
   return json;
 }
@@ -283,6 +301,22 @@ void AddQwenExperts(DecoderFamily& family) {
                       {"router_aux_loss_coef", &DecoderConfig::balance_coefficient},
                       {"decoder_sparse_step", &DecoderConfig::sparse_step},
                       {"mlp_only_layers", &DecoderConfig::dense_layers}});
+}
+
+VisionRegistration::VisionRegistration(const std::string& model_type,
+                                       const std::string& text_type) {
+  const ModelRegistration registration(
+      model_type,
+      [model_type, text_type](const nlohmann::json&, const ModelOptions&)
+          -> absl::StatusOr<std::unique_ptr<LanguageModel>> {
+        return Unimplemented("model_type \"", model_type,
+                             "\" has a vision tower, which is not computed here; expected a text "
+                             "model: model_type \"",
+                             text_type,
+                             "\", with the keys of \"text_config\". From a directory with weights "
+                             "(--init_from) its text model is taken");
+      },
+      {});
 }
 
 DecoderRegistration::DecoderRegistration(DecoderFamily family) {

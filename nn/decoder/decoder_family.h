@@ -95,6 +95,12 @@ absl::StatusOr<std::unique_ptr<LanguageModel>> BuildDecoder(const DecoderFamily&
                                                             const nlohmann::json& json,
                                                             const ModelOptions& options);
 
+// Refuses a model of images, `model_type`, and names the type of its text model. Put one at
+// namespace scope beside the text model's.
+struct VisionRegistration {
+  VisionRegistration(const std::string& model_type, const std::string& text_type);
+};
+
 // Put one at namespace scope in the family's .cc, in a target with alwayslink. It adds the family
 // and its presets to ModelRegistry.
 struct DecoderRegistration {

@@ -158,6 +158,81 @@ TEST(DecoderTest, AGemmaHasTheRightGradientsToo) {
   EXPECT_LT(MovesWithTripled(family, {"o_proj", "down_proj"}), 2e-3);
 }
 
+// A custom family with linear attention in layers, and attention with gates in every
+// window_pattern-th.
+DecoderFamily Linear() {
+  DecoderFamily family = LlamaLikeFamily("linear", "LinearForCausalLM");
+  DecoderConfig& base = family.base;
+  base.names.q_norm = "q_norm";
+  base.names.k_norm = "k_norm";
+  base.names.linear_attention = "linear_attn";
+  base.names.linear_qkv = "in_proj_qkv";
+  base.names.linear_z = "in_proj_z";
+  base.names.linear_b = "in_proj_b";
+  base.names.linear_a = "in_proj_a";
+  base.names.linear_out = "out_proj";
+  // A head's first outputs may be nearly zero, where a norm with a small eps bends sharply.
+  base.norm_eps = 0.1;
+  base.gated_attention = true;
+  base.mixes_linear = true;
+  base.linear_taps = 3;
+  base.linear_key_heads = 1;
+  base.linear_value_heads = 2;
+  base.linear_key_dim = 4;
+  base.linear_value_dim = 3;
+  return family;
+}
+
+TEST(DecoderTest, LinearAttentionAndGatesHaveTheRightGradients) {
+  DecoderFamily family = Linear();
+  // The first block is of the first kind for 2, and of the second for 1.
+  for (const int64_t interval : {2, 1}) {
+    family.base.window_pattern = interval;
+    CheckBlock(family, 0.4f);
+  }
+}
+
+// Neither the convolution nor the state reads another document.
+TEST(DecoderTest, LinearAttentionComputesDocumentsAsIfAlone) {
+  DecoderFamily family = Linear();
+  family.base.window_pattern = 2;
+  const std::unique_ptr<LanguageModel> model = Build(family, SmallConfig());
+  auto* block = dynamic_cast<DecoderBlock*>(model->children()[1]);
+  testing::Bench bench;
+  bench.tape.set_recording(false);
+  for (Parameter* parameter : block->Parameters()) bench.Own(*parameter);
+  const std::vector<float> x = bench.Draw(9 * 8);
+  const auto run = [&](int64_t begin, int64_t end) {
+    Value in;
+    in.data = bench.Upload(Shape({1, end - begin, 8}),
+                           std::vector<float>(x.begin() + begin * 8, x.begin() + end * 8));
+    return *block->Forward(*bench.context, in)->data.ToHost<float>();
+  };
+  const std::vector<float> together = run(0, 9);
+  std::vector<float> apart = run(0, 4);
+  const std::vector<float> second = run(4, 9);
+  apart.insert(apart.end(), second.begin(), second.end());
+  const std::vector<int32_t> starts = {0, 0, 0, 0, 4, 4, 4, 4, 4};
+  bench.context->set_document_starts(*Tensor::FromHost<int32_t>(
+      *bench.device, Shape({1, 9}), starts, MemoryCategory::kActivations));
+  const std::vector<float> packed = run(0, 9);
+  ASSERT_EQ(packed.size(), apart.size());
+  double moved = 0;
+  for (size_t i = 0; i < packed.size(); ++i) {
+    EXPECT_NEAR(packed[i], apart[i], 1e-5) << i;
+    moved = std::max(moved, static_cast<double>(std::abs(packed[i] - together[i])));
+  }
+  EXPECT_GT(moved, 1e-2);  // without documents the second reads the first
+}
+
+TEST(DecoderTest, LinearAttentionIsNotDividedAmongTensorRanks) {
+  DecoderFamily family = Linear();
+  family.base.window_pattern = 2;
+  const absl::Status status = Build(family, SmallConfig())->DivisionRules().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_NE(status.ToString().find("'linear_attn'"), std::string::npos) << status;
+}
+
 // A model computes the same for packed documents as for each alone, and a token attends no further
 // back than its window.
 TEST(DecoderTest, PackedDocumentsAndWindows) {

@@ -32,6 +32,7 @@ absl::Status CheckRope(const RopeSpec& spec, int64_t head_dim);
 // The kinds of layers in "layer_types", and the key of the base of windowed layers.
 inline constexpr char kFullAttention[] = "full_attention";
 inline constexpr char kSlidingAttention[] = "sliding_attention";
+inline constexpr char kLinearAttention[] = "linear_attention";
 inline constexpr char kLocalRopeTheta[] = "rope_local_base_freq";
 
 // Reads the rotary positions of one kind of layers, kFullAttention or kSlidingAttention, of a model

@@ -5,9 +5,6 @@
 // windows in most layers, whose rotary positions have a different base. The names are those of
 // Hugging Face's Gemma3ForCausalLM.
 
-#include <memory>
-
-#include "zeroth/core/base/status_macros.h"
 #include "zeroth/nn/decoder/decoder_family.h"
 
 namespace zeroth {
@@ -72,16 +69,7 @@ DecoderFamily Gemma3() {
 
 const DecoderRegistration registration(Gemma3());
 
-const ModelRegistration with_vision(
-    "gemma3",
-    [](const nlohmann::json&,
-       const ModelOptions&) -> absl::StatusOr<std::unique_ptr<LanguageModel>> {
-      return Unimplemented(
-          "model_type \"gemma3\" has a vision tower, which is not computed here; expected a text "
-          "model: model_type \"gemma3_text\", with the keys of \"text_config\". From a directory "
-          "with weights (--init_from) its text model is taken");
-    },
-    {});
+const VisionRegistration with_vision("gemma3", "gemma3_text");
 
 }  // namespace
 }  // namespace zeroth

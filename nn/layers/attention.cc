@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "zeroth/core/base/check.h"
 #include "zeroth/nn/ops/basic.h"
 #include "zeroth/nn/tensor_ranks.h"
 
@@ -12,7 +13,7 @@ namespace zeroth {
 
 Attention::Attention(std::string name, const AttentionOptions& options, std::unique_ptr<Linear> qkv,
                      std::unique_ptr<Linear> out, QkNorms norms)
-    : Module(std::move(name)), rope_(options.rope) {
+    : TokenMixer(std::move(name)), rope_(options.rope), gated_(options.gated) {
   shape_.heads = options.heads;
   shape_.kv_heads = options.kv_heads;
   shape_.head_dim = options.head_dim;
@@ -34,6 +35,7 @@ Attention::Attention(std::string name, const AttentionOptions& options, std::uni
   if (options.sinks.has_value()) {
     sinks_ = AddParameter("sinks", Shape({options.heads}), *options.sinks);
   }
+  ZEROTH_CHECK(!gated_ || norms.query != nullptr);
   if (norms.query == nullptr) return;
   query_norm_ = AddChild(std::move(norms.query));
   key_norm_ = AddChild(std::move(norms.key));
@@ -47,13 +49,18 @@ absl::StatusOr<Value> Attention::Forward(Context& context, const Value& x) {
 
 absl::StatusOr<Value> Attention::Compute(Context& context, const Value& x) {
   ZEROTH_ASSIGN_OR_RETURN(Value qkv, qkv_->Forward(context, x));
+  Value gate;
   if (query_norm_ != nullptr) {
-    ZEROTH_ASSIGN_OR_RETURN(qkv, NormQueriesAndKeys(context, qkv));
+    ZEROTH_ASSIGN_OR_RETURN(qkv, NormQueriesAndKeys(context, qkv, gate));
   }
-  ZEROTH_ASSIGN_OR_RETURN(const Value heads,
+  ZEROTH_ASSIGN_OR_RETURN(Value heads,
                           context.cache() == nullptr
                               ? AttentionOp(context, qkv, shape(), rope_, sinks_)
                               : CachedAttentionOp(context, qkv, shape(), rope_, this, sinks_));
+  if (gated_) {
+    ZEROTH_ASSIGN_OR_RETURN(gate, ActivationOp(context, gate, ActivationFunction::kSigmoid));
+    ZEROTH_ASSIGN_OR_RETURN(heads, MultiplyOp(context, heads, gate));
+  }
   const auto makes_result = MakesResult(context, *out_);
   return out_->Forward(context, heads);
 }
@@ -67,16 +74,27 @@ AttentionShape Attention::shape() const {
   return shape;
 }
 
-absl::StatusOr<Value> Attention::NormQueriesAndKeys(Context& context, const Value& qkv) {
+absl::StatusOr<Value> Attention::NormQueriesAndKeys(Context& context, const Value& qkv,
+                                                    Value& gate) {
   const AttentionShape here = shape();
   const bool of_heads = IsDivided(*qkv_->parts()[0].weight);
   std::vector<Value> parts;
   int64_t column = 0;
   for (const auto& [norm, heads] :
        {std::pair(query_norm_, here.heads), std::pair(key_norm_, here.kv_heads)}) {
-    const int64_t width = heads * here.head_dim;
-    ZEROTH_ASSIGN_OR_RETURN(const Value part, SliceOp(context, qkv, -1, column, width));
+    const bool has_gates = gated_ && column == 0;
+    const int64_t width = (has_gates ? 2 : 1) * heads * here.head_dim;
+    ZEROTH_ASSIGN_OR_RETURN(Value part, SliceOp(context, qkv, -1, column, width));
     column += width;
+    if (has_gates) {
+      const Shape narrow({part.data.dim(0), part.data.dim(1), heads * here.head_dim});
+      const Shape pairs({narrow.dim(0), narrow.dim(1), heads, 2 * here.head_dim});
+      ZEROTH_ASSIGN_OR_RETURN(const Value both, ReshapeOp(context, part, pairs));
+      ZEROTH_ASSIGN_OR_RETURN(part, SliceOp(context, both, -1, 0, here.head_dim));
+      ZEROTH_ASSIGN_OR_RETURN(part, ReshapeOp(context, part, narrow));
+      ZEROTH_ASSIGN_OR_RETURN(gate, SliceOp(context, both, -1, here.head_dim, here.head_dim));
+      ZEROTH_ASSIGN_OR_RETURN(gate, ReshapeOp(context, gate, narrow));
+    }
     if (norms_are_over_all_heads_) {
       ZEROTH_ASSIGN_OR_RETURN(parts.emplace_back(), norm->Forward(context, part));
       continue;

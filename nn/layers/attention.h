@@ -28,6 +28,10 @@ struct AttentionOptions {
   // Initial values of the parameter "sinks" [heads] (AttentionOp), or none: there is no such
   // parameter.
   std::optional<Initializer> sinks;
+  // `qkv` makes, after each query head, as many gates, and the heads' outputs are multiplied by
+  // their sigmoids (Qiu et al., "Gated attention for large language models", 2025). Only with norms
+  // of query heads.
+  bool gated = false;
 };
 
 // Norms of queries and keys, before the rotation (Henry et al., "Query-key normalization for
@@ -42,23 +46,32 @@ struct QkNorms {
   float query_scale = 1.0f;
 };
 
+// The first half of a block: x [batch, seq, dim] → [batch, seq, dim], where tokens read earlier
+// ones.
+class TokenMixer : public Module {
+ public:
+  using Module::Module;
+  virtual absl::StatusOr<Value> Forward(Context& context, const Value& x) = 0;
+  Role role() const override { return Role::kAttention; }
+};
+
 // Causal self-attention: x [batch, seq, dim] → [batch, seq, dim]. `qkv` makes queries, keys and
 // values side by side, and `out` projects the heads back to dim. The model chooses their names and
 // storage.
-class Attention : public Module {
+class Attention : public TokenMixer {
  public:
   Attention(std::string name, const AttentionOptions& options, std::unique_ptr<Linear> qkv,
             std::unique_ptr<Linear> out, QkNorms norms = {});
 
-  absl::StatusOr<Value> Forward(Context& context, const Value& x);
-  Role role() const override { return Role::kAttention; }
+  absl::StatusOr<Value> Forward(Context& context, const Value& x) override;
   // The shape of this rank's heads, which are a part of all heads if the projections are divided.
   // Batch and seq are not set.
   AttentionShape shape() const;
 
  private:
   absl::StatusOr<Value> Compute(Context& context, const Value& x);
-  absl::StatusOr<Value> NormQueriesAndKeys(Context& context, const Value& qkv);
+  // With gates, sets `gate` to them.
+  absl::StatusOr<Value> NormQueriesAndKeys(Context& context, const Value& qkv, Value& gate);
   AttentionShape shape_;
   std::optional<RopeSpec> rope_;
   Linear* qkv_;
@@ -68,6 +81,7 @@ class Attention : public Module {
   Norm* key_norm_ = nullptr;
   bool norms_are_over_all_heads_ = false;
   float query_scale_ = 1.0f;
+  bool gated_;
 };
 
 // The shape of the first attention in the module tree; std::nullopt if there is none.

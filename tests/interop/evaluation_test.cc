@@ -112,7 +112,7 @@ TEST_P(EvaluationTest, TextAndNumbersAreThoseOfTransformers) {
 INSTANTIATE_TEST_SUITE_P(Models, EvaluationTest,
                          ::testing::Values("gemma2_tiny", "gemma3_tiny", "gpt2_tiny", "llama_tiny",
                                            "llama31_tiny", "mistral_tiny", "mixtral_tiny",
-                                           "olmo2_tiny", "phi3_tiny", "qwen2_tiny",
+                                           "olmo2_tiny", "phi3_tiny", "qwen2_tiny", "qwen3_5_tiny",
                                            "qwen3_moe_tiny", "qwen3_tiny"),
                          [](const auto& model) { return std::string(model.param); });
 

@@ -94,7 +94,7 @@ INSTANTIATE_TEST_SUITE_P(Models, FamilyTest,
                          ::testing::Values("gemma2_tiny", "gemma3_tiny", "gemma3_vision_tiny",
                                            "llama31_tiny", "dots1_tiny", "gpt_oss_tiny",
                                            "qwen2_moe_tiny", "mistral_tiny", "mixtral_tiny",
-                                           "olmo2_tiny", "phi3_tiny", "qwen2_tiny",
+                                           "olmo2_tiny", "phi3_tiny", "qwen2_tiny", "qwen3_5_tiny",
                                            "qwen3_moe_tiny", "qwen3_tiny"),
                          [](const auto& model) { return std::string(model.param); });
 

@@ -80,9 +80,9 @@ bool RunsAreShort() {
 }
 
 std::vector<const char*> Families() {
-  return {"dots1_tiny",   "gpt_oss_tiny",   "qwen2_moe_tiny", "gemma2_tiny", "gemma3_tiny",
-          "llama31_tiny", "mistral_tiny",   "mixtral_tiny",   "olmo2_tiny",  "phi3_tiny",
-          "qwen2_tiny",   "qwen3_moe_tiny", "qwen3_tiny"};
+  return {"dots1_tiny",   "gpt_oss_tiny", "qwen2_moe_tiny", "gemma2_tiny", "gemma3_tiny",
+          "llama31_tiny", "mistral_tiny", "mixtral_tiny",   "olmo2_tiny",  "phi3_tiny",
+          "qwen2_tiny",   "qwen3_5_tiny", "qwen3_moe_tiny", "qwen3_tiny"};
 }
 
 std::vector<RunSetup> SetupsFor(const std::string& model, int world_size,

@@ -166,8 +166,8 @@ def save(tensors, path):
     save_file({k: v.to(torch.float32).contiguous() for k, v in tensors.items()}, path, metadata={"format": "pt"})
 
 
-def main():
-    folder = pathlib.Path(sys.argv[1])
+def make(folder, config):
+    """Writes the reference run of the model that new_model() makes and that `config`, a text, describes."""
     folder.mkdir(parents=True, exist_ok=True)
     compute_in_float64()
     tokens = numpy.load(pathlib.Path(__file__).parent / "gemma3_tiny" / "tokens.npy")
@@ -184,11 +184,18 @@ def main():
     save(run["final"], folder / "final.safetensors")
     save(run["gradients"], folder / "grads_step0.safetensors")
     save({"logits": run["logits"]}, folder / "logits_step0.safetensors")
-    config = GEMMA2.to_json_string(use_diff=False) if folder.name == "gemma2_tiny" else json.dumps(GEMMA3, indent=2) + "\n"
     (folder / "config.json").write_text(config)
     expected = {"model": folder.name} | SETTINGS | {key: run[key] for key in ("loss", "grad_norm_before_clip")}
     (folder / "expected.json").write_text(json.dumps(expected, indent=1) + "\n")
     print(run["loss"][0], run["loss"][-1], run["grad_norm_before_clip"][0], {k: len(v) for k, v in sensitive.items()})
+    return tokens
+
+
+def main():
+    folder = pathlib.Path(sys.argv[1])
+    tokens = make(
+        folder,
+        GEMMA2.to_json_string(use_diff=False) if folder.name == "gemma2_tiny" else json.dumps(GEMMA3, indent=2) + "\n")
     if folder.name != "gemma2_tiny":
         return
     for cap in ("attn_logit_softcapping", "final_logit_softcapping"):

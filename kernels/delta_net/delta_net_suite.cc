@@ -1,0 +1,332 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "zeroth/core/base/dtype.h"
+#include "zeroth/kernels/delta_net/delta_net.h"
+#include "zeroth/kernels/delta_net/testing/delta_net_reference.h"
+#include "zeroth/kernels/delta_net/testing/transformers_reference.h"
+#include "zeroth/kernels/testing/kernels_suite.h"
+#include "zeroth/kernels/testing/rounding.h"
+
+namespace zeroth {
+namespace {
+
+std::vector<float> ToFloats(const std::vector<double>& values) {
+  return std::vector<float>(values.begin(), values.end());
+}
+
+// Returns the central differences of the sum of out * dout at `x`, which `out` reads.
+template <typename Out>
+std::vector<double> Differences(std::vector<double>& x, const std::vector<double>& dout,
+                                const Out& out) {
+  constexpr double kStep = 1e-5;
+  const auto loss = [&] {
+    const std::vector<double> result = out();
+    return std::inner_product(result.begin(), result.end(), dout.begin(), 0.0);
+  };
+  std::vector<double> gradient;
+  for (double& value : x) {
+    const double at = value;
+    value = at + kStep;
+    const double above = loss();
+    value = at - kStep;
+    gradient.push_back((above - loss()) / (2 * kStep));
+    value = at;
+  }
+  return gradient;
+}
+
+}  // namespace
+
+class DeltaNetSuite : public KernelsSuite {
+ protected:
+  struct RuleResult {
+    std::vector<float> out, dqkv, dgates, dlog_decay, ddt_bias;
+  };
+
+  // Runs the rule forward, and backward if `dout` is not empty.
+  RuleResult Run(const DeltaNetShape& shape, const std::vector<int32_t>& starts,
+                 const reference::DeltaRuleInputs& inputs, const std::vector<double>& dout,
+                 DType dtype = DType::kFloat32) {
+    GatedDeltaRuleArgs args;
+    args.shape = shape;
+    const int64_t values = shape.value_heads * shape.value_dim;
+    args.qkv = Upload({shape.batch, shape.seq, shape.packed_dim()}, ToFloats(inputs.qkv), dtype);
+    args.gates =
+        Upload({shape.batch, shape.seq, 2 * shape.value_heads}, ToFloats(inputs.gates), dtype);
+    args.log_decay = Upload({shape.value_heads}, ToFloats(inputs.log_decay), dtype);
+    args.dt_bias = Upload({shape.value_heads}, ToFloats(inputs.dt_bias), dtype);
+    if (!starts.empty()) args.starts = UploadTokens({shape.batch, shape.seq}, starts);
+    args.out = Unwritten({shape.batch, shape.seq, values}, dtype);
+    if (!dout.empty()) {
+      args.states = Unwritten(
+          {shape.batch, shape.value_heads, shape.chunks(), shape.key_dim, shape.value_dim});
+    }
+    RuleResult result;
+    const absl::Status forward = WhenDone(kernels::GatedDeltaRule(kernels(), args));
+    EXPECT_TRUE(forward.ok()) << forward;
+    result.out = Download(args.out);
+    if (dout.empty()) return result;
+    GatedDeltaRuleBackwardArgs back;
+    back.shape = shape;
+    back.dout = Upload(args.out.shape(), ToFloats(dout), dtype);
+    back.qkv = args.qkv;
+    back.gates = args.gates;
+    back.log_decay = args.log_decay;
+    back.dt_bias = args.dt_bias;
+    back.starts = args.starts;
+    back.states = args.states;
+    back.dqkv = Unwritten(args.qkv.shape(), dtype);
+    back.dgates = Unwritten(args.gates.shape(), dtype);
+    back.dlog_decay = Unwritten({shape.value_heads});
+    back.ddt_bias = Upload({shape.value_heads}, RandomNormal(shape.value_heads));
+    const std::vector<float> earlier = Download(back.ddt_bias);
+    back.accumulate_ddt_bias = true;
+    const absl::Status backward = WhenDone(kernels::GatedDeltaRuleBackward(kernels(), back));
+    EXPECT_TRUE(backward.ok()) << backward;
+    result.dqkv = Download(back.dqkv);
+    result.dgates = Download(back.dgates);
+    result.dlog_decay = Download(back.dlog_decay);
+    result.ddt_bias = Download(back.ddt_bias);
+    for (size_t i = 0; i < earlier.size(); ++i) result.ddt_bias[i] -= earlier[i];
+    return result;
+  }
+
+  std::vector<double> Draw(int64_t count, DType dtype = DType::kFloat32, float stddev = 1.0f) {
+    return ToDouble(RoundTo(dtype, RandomNormal(count, stddev)));
+  }
+  reference::DeltaRuleInputs DrawInputs(const DeltaNetShape& shape, DType dtype) {
+    const int64_t rows = shape.batch * shape.seq;
+    reference::DeltaRuleInputs inputs;
+    inputs.qkv = Draw(rows * shape.packed_dim(), dtype);
+    inputs.gates = Draw(rows * 2 * shape.value_heads, dtype);
+    // Some states last for a few tokens, others for hundreds.
+    inputs.log_decay = Draw(shape.value_heads, dtype, 2.0f);
+    for (double& value : inputs.log_decay) value = RoundTo(dtype, {float(value - 3)})[0];
+    inputs.dt_bias = Draw(shape.value_heads, dtype);
+    return inputs;
+  }
+  // Returns the starts of documents of random lengths.
+  std::vector<int32_t> DrawStarts(int64_t batch, int64_t seq) {
+    std::vector<int32_t> starts;
+    for (int64_t row = 0; row < batch * seq; ++row) {
+      const auto place = static_cast<int32_t>(row % seq);
+      starts.push_back(place == 0 || RandomSize(0, 9) == 0 ? place : starts.back());
+    }
+    return starts;
+  }
+};
+
+TEST_P(DeltaNetSuite, TheConvolutionIsThatOfTransformers) {
+  const reference::TransformersDeltaNet& expected = reference::FromTransformers();
+  const int64_t channels = expected.shape.packed_dim();
+  const Shape shape{1, expected.shape.seq, channels};
+  ShortConvolutionArgs args;
+  args.x = Upload(shape, ToFloats(expected.x));
+  args.weight = Upload({channels, 1, 4}, ToFloats(expected.weight));
+  args.starts = UploadTokens({1, expected.shape.seq}, expected.starts);
+  args.y = Unwritten(shape);
+  ASSERT_TRUE(kernels::ShortConvolution(kernels(), args).ok());
+  ExpectClose(Download(args.y), expected.y, 1e-6, 0, "y");
+  ShortConvolutionBackwardArgs back{
+      Upload(shape, ToFloats(expected.dy)), args.x, args.weight, args.starts, Unwritten(shape),
+      Unwritten(args.weight.shape())};
+  ASSERT_TRUE(kernels::ShortConvolutionBackward(kernels(), back).ok());
+  ExpectClose(Download(back.dx), expected.dx, 1e-6, 0, "dx");
+  ExpectClose(Download(back.dweight), expected.dweight, 1e-6, 0, "dweight");
+}
+
+TEST_P(DeltaNetSuite, TheRuleIsThatOfTransformers) {
+  const reference::TransformersDeltaNet& expected = reference::FromTransformers();
+  const RuleResult result =
+      Run(expected.shape, expected.starts,
+          {expected.qkv, expected.gates, expected.log_decay, expected.dt_bias}, expected.dout);
+  ExpectClose(result.out, expected.out, 1e-6, 0, "out");
+  ExpectClose(result.dqkv, expected.dqkv, 2e-6, 0, "dqkv");
+  ExpectClose(result.dgates, expected.dgates, 2e-6, 0, "dgates");
+  ExpectClose(result.dlog_decay, expected.dlog_decay, 2e-6, 0, "dlog_decay");
+  ExpectClose(result.ddt_bias, expected.ddt_bias, 2e-6, 0, "ddt_bias");
+}
+
+TEST_P(DeltaNetSuite, ConvolutionsOfOddShapes) {
+  for (int i = 0; i < 24; ++i) {
+    const DType dtype = kElementTypes[i % 3];
+    const int64_t batch = RandomSize(i == 0 ? 0 : 1, 3);
+    const int64_t seq = RandomSize(i == 3 ? 0 : 1, 20);
+    const int64_t channels = i % 6 == 0 ? RandomSize(250, 300) : RandomSize(1, 20);
+    const int64_t width = RandomSize(1, kMostTaps);
+    const std::vector<int32_t> starts =
+        i % 2 == 0 ? std::vector<int32_t>() : DrawStarts(batch, seq);
+    const Shape shape{batch, seq, channels};
+    std::vector<double> x = Draw(shape.numel(), dtype);
+    std::vector<double> weight = Draw(channels * width, dtype);
+    const std::vector<double> dy = Draw(shape.numel(), dtype);
+    ShortConvolutionArgs args;
+    args.x = Upload(shape, ToFloats(x), dtype);
+    args.weight = Upload({channels, 1, width}, ToFloats(weight), dtype);
+    if (!starts.empty()) args.starts = UploadTokens({batch, seq}, starts);
+    args.y = Unwritten(shape, dtype);
+    ASSERT_TRUE(kernels::ShortConvolution(kernels(), args).ok());
+    const auto y = [&] {
+      return reference::ShortConvolution(batch, seq, channels, width, starts, x, weight);
+    };
+    ExpectCloseIn(dtype, Download(args.y), y(), 2e-6, 1e-7, "y");
+    if (shape.numel() > 1000) continue;  // differences of all elements take too long
+    ShortConvolutionBackwardArgs back{Upload(shape, ToFloats(dy), dtype),
+                                      args.x,
+                                      args.weight,
+                                      args.starts,
+                                      Unwritten(shape, dtype),
+                                      Upload({channels, 1, width}, ToFloats(weight)),
+                                      /*accumulate_dweight=*/true};
+    ASSERT_TRUE(kernels::ShortConvolutionBackward(kernels(), back).ok());
+    ExpectCloseIn(dtype, Download(back.dx), Differences(x, dy, y), 5e-6, 1e-6, "dx");
+    std::vector<double> dweight = Differences(weight, dy, y);
+    for (size_t at = 0; at < dweight.size(); ++at) dweight[at] += weight[at];
+    ExpectClose(Download(back.dweight), dweight, 5e-6, 1e-6, "dweight");
+    back.dweight = Tensor();
+    ASSERT_TRUE(kernels::ShortConvolutionBackward(kernels(), back).ok());
+  }
+}
+
+// Sequences of several chunks, with documents that end inside of them.
+TEST_P(DeltaNetSuite, RulesOfOddShapes) {
+  for (int i = 0; i < 9; ++i) {
+    const DType dtype = kElementTypes[i % 3];
+    DeltaNetShape shape;
+    shape.batch = RandomSize(1, 2);
+    shape.seq = i < 3 ? RandomSize(1, 6) : RandomSize(kDeltaChunk - 1, 2 * kDeltaChunk + 2);
+    shape.key_heads = RandomSize(1, 2);
+    shape.value_heads = shape.key_heads * RandomSize(1, 2);
+    // A key of one element has next to no gradient: the difference of equal numbers.
+    shape.key_dim = RandomSize(2, 5);
+    shape.value_dim = RandomSize(1, 4);
+    const std::vector<int32_t> starts =
+        i % 2 == 0 ? std::vector<int32_t>() : DrawStarts(shape.batch, shape.seq);
+    reference::DeltaRuleInputs inputs = DrawInputs(shape, dtype);
+    const std::vector<double> dout =
+        Draw(shape.batch * shape.seq * shape.value_heads * shape.value_dim, dtype);
+    const RuleResult result = Run(shape, starts, inputs, dout, dtype);
+    const auto out = [&] { return reference::GatedDeltaRule(shape, starts, inputs); };
+    ExpectCloseIn(dtype, result.out, out(), 5e-6, 1e-6, "out");
+    if (dtype == DType::kFloat16) continue;  // two types show what types change
+    ExpectCloseIn(dtype, result.dqkv, Differences(inputs.qkv, dout, out), 2e-5, 1e-6, "dqkv");
+    ExpectCloseIn(dtype, result.dgates, Differences(inputs.gates, dout, out), 2e-5, 1e-6, "dgates");
+    ExpectClose(result.dlog_decay, Differences(inputs.log_decay, dout, out), 2e-5, 1e-5,
+                "dlog_decay");
+    ExpectClose(result.ddt_bias, Differences(inputs.dt_bias, dout, out), 2e-5, 1e-5, "ddt_bias");
+  }
+}
+
+// Heads as wide as those of published models, and wider than the tiles of a device.
+TEST_P(DeltaNetSuite, WideHeads) {
+  for (const auto& [key_dim, value_dim] :
+       {std::pair<int64_t, int64_t>(128, 128), {200, 40}, {256, 7}}) {
+    const DeltaNetShape shape{1, 70, 1, 2, key_dim, value_dim};
+    const reference::DeltaRuleInputs inputs = DrawInputs(shape, DType::kFloat32);
+    const std::vector<double> dout = Draw(shape.seq * shape.value_heads * shape.value_dim);
+    const RuleResult result = Run(shape, {}, inputs, dout);
+    ExpectClose(result.out, reference::GatedDeltaRule(shape, {}, inputs), 1e-5, 0, "out");
+    // The rule is linear in the values: their gradients and themselves meet the same sum.
+    double of_outputs = 0;
+    for (size_t at = 0; at < dout.size(); ++at) of_outputs += dout[at] * result.out[at];
+    double of_values = 0;
+    double size = 0;
+    for (int64_t row = 0; row < shape.seq; ++row) {
+      for (int64_t c = 2 * key_dim; c < shape.packed_dim(); ++c) {
+        const auto at = static_cast<size_t>(row * shape.packed_dim() + c);
+        of_values += inputs.qkv[at] * result.dqkv[at];
+        size += std::abs(inputs.qkv[at] * result.dqkv[at]);
+      }
+    }
+    EXPECT_NEAR(of_values, of_outputs, 1e-5 * size);
+    // Normalised keys and queries have gradients at right angles to themselves.
+    for (int64_t row = 0; row < shape.seq; ++row) {
+      for (const int64_t first : {int64_t{0}, key_dim}) {
+        double along = 0;
+        double length = 0;
+        for (int64_t c = first; c < first + key_dim; ++c) {
+          const auto at = static_cast<size_t>(row * shape.packed_dim() + c);
+          along += inputs.qkv[at] * result.dqkv[at];
+          length += std::abs(inputs.qkv[at] * result.dqkv[at]);
+        }
+        ASSERT_NEAR(along, 0, 1e-5 * length) << "row " << row;
+      }
+    }
+  }
+}
+
+// Not even NaN passes from one document to the next, or back.
+TEST_P(DeltaNetSuite, DocumentsAreComputedAsSequencesAre) {
+  const DeltaNetShape whole{1, 90, 1, 2, 5, 3};
+  const reference::DeltaRuleInputs inputs = DrawInputs(whole, DType::kFloat32);
+  const int64_t values = whole.value_heads * whole.value_dim;
+  const std::vector<double> dout = Draw(whole.seq * values);
+  constexpr int64_t kMiddle = 70;
+  std::vector<int32_t> starts(static_cast<size_t>(whole.seq), 0);
+  std::fill(starts.begin() + kMiddle, starts.end(), static_cast<int32_t>(kMiddle));
+  DeltaNetShape last = whole;
+  last.seq = whole.seq - kMiddle;
+  const auto tail = [](const auto& all, int64_t from) {
+    return std::decay_t<decltype(all)>(all.begin() + from, all.end());
+  };
+  const RuleResult alone =
+      Run(last, {},
+          {tail(inputs.qkv, kMiddle * whole.packed_dim()),
+           tail(inputs.gates, kMiddle * 2 * whole.value_heads), inputs.log_decay, inputs.dt_bias},
+          tail(dout, kMiddle * values));
+  const RuleResult together = Run(whole, starts, inputs, dout);
+  EXPECT_EQ(tail(together.out, kMiddle * values), alone.out);
+  EXPECT_EQ(tail(together.dqkv, kMiddle * whole.packed_dim()), alone.dqkv);
+  reference::DeltaRuleInputs broken = inputs;
+  broken.qkv[0] = broken.qkv[12] = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(tail(Run(whole, starts, broken, dout).out, kMiddle * values), alone.out);
+  broken = inputs;
+  broken.qkv[static_cast<size_t>(kMiddle * whole.packed_dim())] =
+      std::numeric_limits<double>::quiet_NaN();
+  const RuleResult after = Run(whole, starts, broken, dout);
+  for (int64_t at = 0; at < kMiddle * whole.packed_dim(); ++at) {
+    ASSERT_EQ(after.dqkv[static_cast<size_t>(at)], together.dqkv[static_cast<size_t>(at)]);
+  }
+}
+
+TEST_P(DeltaNetSuite, RefusesWhatDoesNotFit) {
+  ShortConvolutionArgs convolution;
+  convolution.x = Unwritten({1, 2, 6});
+  convolution.y = Unwritten({1, 2, 6});
+  convolution.weight = Unwritten({6, 1, 9});
+  ExpectInvalid(kernels::ShortConvolution(kernels(), convolution),
+                {"ShortConvolution", "weight is [6, 1, 9]", "[6, 1, 1 to 8]"});
+  convolution.weight = Unwritten({6, 1, 4});
+  convolution.y = Unwritten({1, 2, 5});
+  ExpectInvalid(kernels::ShortConvolution(kernels(), convolution), {"y is [1, 2, 5]", "[2, 6]"});
+  GatedDeltaRuleArgs args;
+  args.shape = {1, 2, 2, 3, 4, 5};
+  ExpectInvalid(kernels::GatedDeltaRule(kernels(), args),
+                {"GatedDeltaRule", "3 value_heads and 2 key_heads"});
+  args.shape = {1, 2, 1, 2, 257, 5};
+  ExpectInvalid(kernels::GatedDeltaRule(kernels(), args), {"257", "at most 256"});
+  args.shape = {1, 2, 1, 2, 4, 5};
+  args.qkv = Unwritten({1, 2, 17});
+  ExpectInvalid(kernels::GatedDeltaRule(kernels(), args), {"qkv is [1, 2, 17]", "[2, 18]"});
+  args.qkv = Unwritten({1, 2, 18});
+  args.gates = Unwritten({1, 2, 4});
+  args.log_decay = Unwritten({2});
+  args.dt_bias = Unwritten({2});
+  args.out = Unwritten({1, 2, 10});
+  args.states = Unwritten({1, 2, 2, 4, 5});
+  ExpectInvalid(kernels::GatedDeltaRule(kernels(), args),
+                {"states is [1, 2, 2, 4, 5]", "[1, 2, 1, 4, 5]"});
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, DeltaNetSuite, ::testing::ValuesIn(TestedDevices()));
+
+}  // namespace zeroth

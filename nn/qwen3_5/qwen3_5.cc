@@ -1,0 +1,62 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The dense text models of Qwen3.5: gated DeltaNets in most layers (Yang et al., "Gated Delta
+// Networks", 2025), and in the others Qwen3's attention with gates of its output and a part of each
+// head rotated; norms scaled by 1 + weight. The names are those of Hugging Face's
+// Qwen3_5ForCausalLM.
+
+#include "zeroth/nn/decoder/decoder_family.h"
+
+namespace zeroth {
+namespace {
+
+DecoderFamily Qwen35() {
+  using Use = FixedKey::Use;
+  DecoderFamily family = LlamaLikeFamily("qwen3_5_text", "Qwen3_5ForCausalLM");
+  family.classifier = "Qwen3_5TextForSequenceClassification";
+  DecoderConfig& base = family.base;
+  base.names.q_norm = "q_norm";
+  base.names.k_norm = "k_norm";
+  base.names.linear_attention = "linear_attn";
+  base.names.linear_qkv = "in_proj_qkv";
+  base.names.linear_z = "in_proj_z";
+  base.names.linear_b = "in_proj_b";
+  base.names.linear_a = "in_proj_a";
+  base.names.linear_out = "out_proj";
+  base.norm = NormKind::kRmsPlusOne;
+  base.gated_attention = true;
+  base.max_positions = 32768;
+  base.kv_heads = 4;
+  base.head_dim = 256;
+  base.rotates_shares = true;
+  base.rope.rotated_share = 0.25;
+  base.mixes_linear = true;
+  base.window_pattern = 4;
+  base.linear_taps = 4;
+  base.linear_key_heads = 16;
+  base.linear_value_heads = 32;
+  base.linear_key_dim = 128;
+  base.linear_value_dim = 128;
+  family.keys.insert(family.keys.end(),
+                     {{"full_attention_interval", &DecoderConfig::window_pattern},
+                      {"linear_conv_kernel_dim", &DecoderConfig::linear_taps},
+                      {"linear_num_key_heads", &DecoderConfig::linear_key_heads},
+                      {"linear_num_value_heads", &DecoderConfig::linear_value_heads},
+                      {"linear_key_head_dim", &DecoderConfig::linear_key_dim},
+                      {"linear_value_head_dim", &DecoderConfig::linear_value_dim},
+                      {"attention_bias", &DecoderConfig::qkv_bias},
+                      {"attention_bias", &DecoderConfig::attention_out_bias}});
+  // The last ones are of the type of states, fp32 here, and of layers that predict further tokens.
+  family.fixed.insert(family.fixed.end(),
+                      {{"attn_output_gate", true, Use::kRead},
+                       {"mamba_ssm_dtype", "float32", Use::kUnused},
+                       {"mtp_num_hidden_layers", nullptr, Use::kUnused},
+                       {"mtp_use_dedicated_embeddings", nullptr, Use::kUnused}});
+  return family;
+}
+
+const DecoderRegistration registration(Qwen35());
+const VisionRegistration with_vision("qwen3_5", "qwen3_5_text");
+
+}  // namespace
+}  // namespace zeroth
