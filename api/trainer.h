@@ -276,9 +276,12 @@ class Trainer {
     Value loss;
     Tensor numbers;  // for StepInputs::SetLoss
   };
-  absl::StatusOr<MicroBatchLoss> Loss(const StepInputs& inputs, int64_t i);
+  // Keeps `finder`, if there is one, informed of the place in the step.
+  absl::StatusOr<MicroBatchLoss> Loss(const StepInputs& inputs, int64_t i,
+                                      NonFiniteFinder* finder = nullptr);
   // Computes the loss of a micro-batch while `teacher_` has its head gathered.
-  absl::StatusOr<MicroBatchLoss> LossWithTeacher(const StepInputs& inputs, int64_t i);
+  absl::StatusOr<MicroBatchLoss> LossWithTeacher(const StepInputs& inputs, int64_t i,
+                                                 NonFiniteFinder* finder);
   // With PreferenceKind::kKto, computes inputs.kl(), which the losses of all micro-batches need;
   // otherwise does nothing. Collective.
   absl::Status ComputeKl(const StepInputs& inputs);
