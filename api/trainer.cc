@@ -148,6 +148,17 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Rank& rank,
 
 absl::Status Trainer::LearnFrom(std::unique_ptr<Trainer> teacher) {
   const int64_t vocabulary = model_->vocab_size();
+  if (teacher->rank_ != rank_) {
+    return absl::InvalidArgumentError(
+        "a teacher of another rank, expected one that Trainer::Create made with this trainer's "
+        "Rank: they share its memory and kernels");
+  }
+  for (const Parameter* parameter : teacher->sharding().parameters()) {
+    if (!parameter->requires_grad()) continue;
+    return InvalidArgument("a teacher whose parameter '", parameter->name(),
+                           "' takes gradients, expected a frozen model: call "
+                           "set_requires_grad(false) before Trainer::Create");
+  }
   if (teacher->model().vocab_size() != vocabulary) {
     return InvalidArgument("a teacher with a vocabulary of ", teacher->model().vocab_size(),
                            " tokens, expected the student's ", vocabulary);
