@@ -56,6 +56,7 @@ struct Place {
   const Unit* unit = nullptr;
   const Parameter* parameter = nullptr;
   bool is_gradient = false;
+  bool is_of_teacher = false;
 };
 
 std::optional<Place> FindPlace(const Sharding& sharding, const Tensor& tensor) {
@@ -72,14 +73,14 @@ std::optional<Place> FindPlace(const Sharding& sharding, const Tensor& tensor) {
 }
 
 std::string NameOf(const Place& place) {
-  return absl::StrCat("parameter '", place.parameter->name(), "' of unit '", place.unit->name(),
-                      "'");
+  return absl::StrCat(place.is_of_teacher ? "the teacher's " : "", "parameter '",
+                      place.parameter->name(), "' of unit '", place.unit->name(), "'");
 }
 
 }  // namespace
 
-NonFiniteFinder::NonFiniteFinder(Sharding& sharding, Kernels& kernels)
-    : sharding_(sharding), kernels_(kernels) {
+NonFiniteFinder::NonFiniteFinder(Sharding& sharding, Kernels& kernels, const Sharding* teacher)
+    : sharding_(sharding), teacher_(teacher), kernels_(kernels) {
   kernels_.set_watch(this);
 }
 
@@ -96,7 +97,11 @@ absl::Status NonFiniteFinder::AfterCall(const char* operation, absl::Span<const 
   std::string found;
   bool uses_parameter = false;
   for (const CallField& field : fields) {
-    const std::optional<Place> place = FindPlace(sharding_, field.values.tensor);
+    std::optional<Place> place = FindPlace(sharding_, field.values.tensor);
+    if (!place.has_value() && teacher_ != nullptr) {
+      place = FindPlace(*teacher_, field.values.tensor);
+      if (place.has_value()) place->is_of_teacher = true;
+    }
     if (place.has_value()) parameter_ = NameOf(*place);
     uses_parameter = uses_parameter || place.has_value();
     ZEROTH_ASSIGN_OR_RETURN(const std::optional<std::string> values, Describe(field.values));

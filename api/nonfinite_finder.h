@@ -10,6 +10,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
 #include "zeroth/core/tensor/tensor.h"
@@ -23,12 +25,16 @@ namespace zeroth {
 // Used by one rank's thread only.
 class NonFiniteFinder : public CallWatch {
  public:
-  // `sharding` and `kernels` outlive the finder.
-  NonFiniteFinder(Sharding& sharding, Kernels& kernels);
+  // `teacher` is that of a teacher on the same kernels, nullptr without one; messages name its
+  // parameters as the teacher's. All arguments outlive the finder.
+  NonFiniteFinder(Sharding& sharding, Kernels& kernels, const Sharding* teacher = nullptr);
   ~NonFiniteFinder() override;
 
-  // Names where in the step the next calls are: "the forward of micro-batch 1".
+  // Name where in the step the next calls are: "the forward of micro-batch 1", for index 0.
   void set_place(std::string place) { place_ = std::move(place); }
+  void EnterPass(absl::string_view pass, int64_t micro_batch) {
+    place_ = absl::StrCat(pass, " of micro-batch ", micro_batch + 1);
+  }
   absl::Status AfterCall(const char* operation, absl::Span<const CallField> fields) override;
   // Checks the reduced gradients, which collectives wrote, not the kernels. Call it between
   // Scheduler::FinishBackward and EndStep.
@@ -42,6 +48,7 @@ class NonFiniteFinder : public CallWatch {
   void Found(std::string text);
 
   Sharding& sharding_;
+  const Sharding* teacher_;
   Kernels& kernels_;
   std::string place_;
   std::string parameter_;    // name of the last parameter used, with its unit

@@ -7,12 +7,14 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/api/rank.h"
 #include "zeroth/api/trainer.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/local/local.h"
@@ -38,6 +40,7 @@ struct Case {
   std::vector<Change> changes = {};
   double loss_scale = 0;  // a fixed one
   ActivationCheckpointing checkpointing = ActivationCheckpointing::kNone;
+  std::vector<Change> of_teacher = {};  // if there are any, a model like this one teaches
 };
 
 // Fills the memory that the next activations get with NaNs.
@@ -72,14 +75,40 @@ std::vector<Batch> MicroBatches(int rank) {
   return batches;
 }
 
+absl::StatusOr<std::unique_ptr<LanguageModel>> BuildModel() {
+  const nlohmann::json config = {
+      {"model_type", "gpt2"}, {"vocab_size", 13}, {"n_positions", 8},          {"n_embd", 16},
+      {"n_layer", 2},         {"n_head", 2},      {"layer_norm_epsilon", 1e-5}};
+  return ModelRegistry::Create(config);
+}
+
+absl::Status Load(Trainer& trainer, const std::vector<Change>& changes) {
+  for (const Change& change : changes) {
+    const std::vector<Parameter*> parameters = trainer.sharding().parameters();
+    EXPECT_TRUE(std::any_of(parameters.begin(), parameters.end(), [&](const Parameter* parameter) {
+      return parameter->name() == change.parameter;
+    })) << change.parameter;
+  }
+  return trainer.sharding().Load(
+      [&](const Parameter& parameter, int64_t begin, absl::Span<float> out) {
+        parameter.initializer().Fill(/*seed=*/3, parameter.name(), begin, out);
+        for (const Change& change : changes) {
+          if (parameter.name() != change.parameter) continue;
+          for (size_t i = 0; i < out.size(); ++i) {
+            if (change.element < 0 || begin + static_cast<int64_t>(i) == change.element) {
+              out[i] = change.value;
+            }
+          }
+        }
+        return absl::OkStatus();
+      });
+}
+
 absl::Status Find(Communicator& world, const Case& setup, std::string& found) {
   ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
                           DeviceRegistry::Create("cpu", DeviceOptions()));
   device->BindThread();
-  const nlohmann::json config = {
-      {"model_type", "gpt2"}, {"vocab_size", 13}, {"n_positions", 8},          {"n_embd", 16},
-      {"n_layer", 2},         {"n_head", 2},      {"layer_norm_epsilon", 1e-5}};
-  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, ModelRegistry::Create(config));
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, BuildModel());
   TrainerOptions options;
   options.sharding.strategy = setup.strategy;
   options.sharding.strategy_options.shard_size = setup.strategy == "hybrid_shard" ? 1 : 0;
@@ -90,30 +119,21 @@ absl::Status Find(Communicator& world, const Case& setup, std::string& found) {
     options.loss_scaler->initial_scale = setup.loss_scale;
     options.loss_scaler->max_scale = setup.loss_scale;
   }
+  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Rank> rank, Rank::Open(world, *device));
   ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> trainer,
-                          Trainer::Create(world, *device, std::move(model), options));
-  for (const Change& change : setup.changes) {
-    const std::vector<Parameter*> parameters = trainer->sharding().parameters();
-    EXPECT_TRUE(std::any_of(parameters.begin(), parameters.end(), [&](const Parameter* parameter) {
-      return parameter->name() == change.parameter;
-    })) << change.parameter;
+                          Trainer::Create(*rank, std::move(model), options));
+  ZEROTH_RETURN_IF_ERROR(Load(*trainer, setup.changes));
+  if (!setup.of_teacher.empty()) {
+    ZEROTH_ASSIGN_OR_RETURN(model, BuildModel());
+    for (Parameter* parameter : model->Parameters()) parameter->set_requires_grad(false);
+    ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> teacher,
+                            Trainer::Create(*rank, std::move(model), options));
+    ZEROTH_RETURN_IF_ERROR(Load(*teacher, setup.of_teacher));
+    ZEROTH_RETURN_IF_ERROR(trainer->LearnFrom(std::move(teacher)));
   }
-  ZEROTH_RETURN_IF_ERROR(trainer->sharding().Load(
-      [&](const Parameter& parameter, int64_t begin, absl::Span<float> out) {
-        parameter.initializer().Fill(/*seed=*/3, parameter.name(), begin, out);
-        for (const Change& change : setup.changes) {
-          if (parameter.name() != change.parameter) continue;
-          for (size_t i = 0; i < out.size(); ++i) {
-            if (change.element < 0 || begin + static_cast<int64_t>(i) == change.element) {
-              out[i] = change.value;
-            }
-          }
-        }
-        return absl::OkStatus();
-      }));
   const std::vector<Batch> batches = MicroBatches(world.rank());
   ZEROTH_ASSIGN_OR_RETURN(const StepResult result, trainer->Step(batches, 1e-2));
-  EXPECT_EQ(result.skipped, !setup.changes.empty());
+  EXPECT_EQ(result.skipped, !setup.changes.empty() || !setup.of_teacher.empty());
   ZEROTH_RETURN_IF_ERROR(SpoilFreeMemory(*device));
   ZEROTH_ASSIGN_OR_RETURN(found, trainer->FindNonFinite(batches));
   // The trainer is as it was.
@@ -172,6 +192,31 @@ TEST(NonFiniteTest, AGradientThatOverflows) {
               HasSubstr("in the backward of micro-batch 1, the first operation with values that "
                         "are not finite is Gemm with parameter 'transformer.h.1.mlp.c_fc.weight' "
                         "of unit 'transformer.h.1': its c "));
+}
+
+TEST(NonFiniteTest, ATeacher) {
+  const auto found = [](const char* strategy, const std::vector<Change>& changes) {
+    return Find({.strategy = strategy, .of_teacher = changes});
+  };
+  const float inf = std::numeric_limits<float>::infinity();
+  for (const char* strategy : {"no_shard", "full_shard"}) {
+    EXPECT_THAT(
+        found(strategy, {{"transformer.h.1.attn.c_attn.weight", 21, inf}}),
+        StartsWith("on rank 0: the teacher's parameter 'transformer.h.1.attn.c_attn.weight' "
+                   "of unit 'transformer.h.1' is not finite itself, in the teacher's "
+                   "forward of micro-batch 1: 1 of 768 values, the first of them inf"));
+  }
+  EXPECT_THAT(
+      found("full_shard", {{"transformer.h.0.mlp.c_fc.weight", -1, 3e38f}}),
+      HasSubstr("in the teacher's forward of micro-batch 1, the first operation with values "
+                "that are not finite is Gemm with the teacher's parameter "
+                "'transformer.h.0.mlp.c_fc"));
+  // Its logits are computed beside the student's.
+  EXPECT_THAT(
+      found("no_shard",
+            {{"transformer.ln_f.weight", -1, 8e37f}, {"transformer.wte.weight", -1, 30.0f}}),
+      HasSubstr("in the forward of micro-batch 1, the first operation with values that are "
+                "not finite is Gemm with the teacher's parameter 'transformer.wte.weight'"));
 }
 
 TEST(NonFiniteTest, AStepThatIsFiniteTheSecondTime) {

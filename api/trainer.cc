@@ -148,6 +148,17 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Rank& rank,
 
 absl::Status Trainer::LearnFrom(std::unique_ptr<Trainer> teacher) {
   const int64_t vocabulary = model_->vocab_size();
+  if (teacher->rank_ != rank_) {
+    return absl::InvalidArgumentError(
+        "a teacher of another rank, expected one that Trainer::Create made with this trainer's "
+        "Rank: they share its memory and kernels");
+  }
+  for (const Parameter* parameter : teacher->sharding().parameters()) {
+    if (!parameter->requires_grad()) continue;
+    return InvalidArgument("a teacher whose parameter '", parameter->name(),
+                           "' takes gradients, expected a frozen model: call "
+                           "set_requires_grad(false) before Trainer::Create");
+  }
   if (teacher->model().vocab_size() != vocabulary) {
     return InvalidArgument("a teacher with a vocabulary of ", teacher->model().vocab_size(),
                            " tokens, expected the student's ", vocabulary);
@@ -218,13 +229,9 @@ absl::StatusOr<Tensor> Trainer::ForwardBackward(TrainingStep& step, const StepIn
                                          .step = optimizer_->step(),
                                          .first_sample = (i * data_ranks() + data_rank) * samples});
     }
-    const auto enter = [&](const char* pass) {
-      if (finder != nullptr) finder->set_place(absl::StrCat(pass, " of micro-batch ", i + 1));
-    };
-    enter("the forward");
-    ZEROTH_ASSIGN_OR_RETURN(const MicroBatchLoss loss, Loss(inputs, i));
+    ZEROTH_ASSIGN_OR_RETURN(const MicroBatchLoss loss, Loss(inputs, i, finder));
     ZEROTH_RETURN_IF_ERROR(inputs.SetLoss(losses, i, loss.numbers));
-    enter("the backward");
+    if (finder != nullptr) finder->EnterPass("the backward", i);
     ZEROTH_RETURN_IF_ERROR(step.Backward(loss.loss));
   }
   for (MoeMlp* layer : expert_layers_) layer->set_counts(Tensor());
@@ -329,7 +336,8 @@ absl::StatusOr<std::string> Trainer::FindNonFinite(absl::Span<const Batch> micro
   ZEROTH_RETURN_IF_ERROR(ExpectOneShape(micro_batches));
   return Guarded([&]() -> absl::StatusOr<std::string> {
     ZEROTH_ASSIGN_OR_RETURN(const StepInputs inputs, MakeInputs(micro_batches));
-    NonFiniteFinder finder(sharding(), kernels());
+    NonFiniteFinder finder(sharding(), kernels(),
+                           teacher_ == nullptr ? nullptr : &teacher_->sharding());
     TrainingStep step(*sharded_, StepOptions(inputs));
     ZEROTH_RETURN_IF_ERROR(ForwardBackward(step, inputs, &finder).status());
     ZEROTH_RETURN_IF_ERROR(finder.CheckReducedGradients());

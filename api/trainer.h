@@ -155,9 +155,9 @@ class Trainer {
 
   // Lets all later steps learn from the distribution of `teacher`, a trainer on the same rank whose
   // parameters are frozen and loaded. Each micro-batch first computes the teacher's hidden states;
-  // both models' logits exist for one chunk of rows at a time. InvalidArgument for a teacher with
-  // another vocabulary or other tensor ranks, and with TrainerOptions::preference. Unimplemented
-  // with record_steps, and for a reward model.
+  // both models' logits exist for one chunk of rows at a time. InvalidArgument for a teacher of
+  // another Rank, that is not frozen, with another vocabulary or other tensor ranks, and with
+  // TrainerOptions::preference. Unimplemented with record_steps, and for a reward model.
   absl::Status LearnFrom(std::unique_ptr<Trainer> teacher);
   // nullptr without LearnFrom.
   Trainer* teacher() { return teacher_.get(); }
@@ -276,9 +276,12 @@ class Trainer {
     Value loss;
     Tensor numbers;  // for StepInputs::SetLoss
   };
-  absl::StatusOr<MicroBatchLoss> Loss(const StepInputs& inputs, int64_t i);
+  // Keeps `finder`, if there is one, informed of the place in the step.
+  absl::StatusOr<MicroBatchLoss> Loss(const StepInputs& inputs, int64_t i,
+                                      NonFiniteFinder* finder = nullptr);
   // Computes the loss of a micro-batch while `teacher_` has its head gathered.
-  absl::StatusOr<MicroBatchLoss> LossWithTeacher(const StepInputs& inputs, int64_t i);
+  absl::StatusOr<MicroBatchLoss> LossWithTeacher(const StepInputs& inputs, int64_t i,
+                                                 NonFiniteFinder* finder);
   // With PreferenceKind::kKto, computes inputs.kl(), which the losses of all micro-batches need;
   // otherwise does nothing. Collective.
   absl::Status ComputeKl(const StepInputs& inputs);

@@ -19,6 +19,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/api/rank.h"
 #include "zeroth/api/trainer.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/communicator.h"
@@ -109,6 +110,7 @@ struct Case {
   int micro_batches = 1;
   bool sync_every = true;
   DType dtype = DType::kFloat32;
+  bool has_teacher = false;
 
   friend std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
 };
@@ -123,6 +125,9 @@ const Case kCases[] = {
     {"no_shard_micro_batches", "no_shard", 2, 0, false, 2, true, DType::kBFloat16},
     {"hybrid_shard", "hybrid_shard", 4, 2, false, 1, true, DType::kBFloat16},
     {"hybrid_shard_over_world", "hybrid_shard", 4, 2, true, 2},
+    {"teacher_full_shard", "full_shard", 2, 0, false, 1, true, DType::kFloat32, true},
+    {"teacher_hybrid_shard_over_world", "hybrid_shard", 4, 2, true, 2, true, DType::kBFloat16,
+     true},
 };
 
 std::vector<Batch> MicroBatches(int rank, int step, int count) {
@@ -140,16 +145,27 @@ std::vector<Batch> MicroBatches(int rank, int step, int count) {
   return batches;
 }
 
+absl::StatusOr<std::unique_ptr<LanguageModel>> BuildModel(int64_t vocabulary = 13,
+                                                          bool is_frozen = false) {
+  const nlohmann::json config = {{"model_type", "gpt2"},
+                                 {"vocab_size", vocabulary},
+                                 {"n_positions", 8},
+                                 {"n_embd", 16},
+                                 {"n_layer", 2},
+                                 {"n_head", 2},
+                                 {"layer_norm_epsilon", 1e-5}};
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, ModelRegistry::Create(config));
+  for (Parameter* parameter : model->Parameters()) parameter->set_requires_grad(!is_frozen);
+  return model;
+}
+
 absl::Status RunTrainer(const Case& setup, Communicator& world, Faults& faults,
                         const std::function<absl::Status(Trainer& trainer, Device& device)>& body) {
   FaultyCommunicator faulty(world, faults);
   ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
                           DeviceRegistry::Create("cpu", DeviceOptions()));
   device->BindThread();
-  const nlohmann::json config = {
-      {"model_type", "gpt2"}, {"vocab_size", 13}, {"n_positions", 8},          {"n_embd", 16},
-      {"n_layer", 2},         {"n_head", 2},      {"layer_norm_epsilon", 1e-5}};
-  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, ModelRegistry::Create(config));
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, BuildModel());
   TrainerOptions options;
   options.sharding.strategy = setup.strategy;
   options.sharding.strategy_options.shard_size = setup.shard_size;
@@ -157,9 +173,18 @@ absl::Status RunTrainer(const Case& setup, Communicator& world, Faults& faults,
   options.sharding.mixed_precision = {setup.dtype, setup.dtype};
   options.sync_every_micro_batch = setup.sync_every;
   options.ema_decay = 0.5;
+  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Rank> rank, Rank::Open(faulty, *device));
   ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> trainer,
-                          Trainer::Create(faulty, *device, std::move(model), options));
+                          Trainer::Create(*rank, std::move(model), options));
   ZEROTH_RETURN_IF_ERROR(trainer->sharding().Initialize(/*seed=*/3));
+  if (setup.has_teacher) {
+    ZEROTH_ASSIGN_OR_RETURN(model, BuildModel(13, /*is_frozen=*/true));
+    options.ema_decay = 0;
+    ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> teacher,
+                            Trainer::Create(*rank, std::move(model), options));
+    ZEROTH_RETURN_IF_ERROR(teacher->sharding().Initialize(/*seed=*/4));
+    ZEROTH_RETURN_IF_ERROR(trainer->LearnFrom(std::move(teacher)));
+  }
   return body(*trainer, *device);
 }
 
@@ -329,6 +354,49 @@ TEST_P(TrainerErrorsTest, ABatchOfAnotherSizeThanItSaysIsRefused) {
         });
       });
   EXPECT_TRUE(status.ok()) << status;
+}
+
+// Returns what LearnFrom says of a teacher of this vocabulary.
+absl::Status LearnFrom(const TrainerOptions& options, const TrainerOptions& of_teacher,
+                       int64_t vocabulary, bool is_frozen, bool on_other_rank) {
+  return RunLocalRanks(2, [&](Communicator& world) -> absl::Status {
+    ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
+                            DeviceRegistry::Create("cpu", DeviceOptions()));
+    device->BindThread();
+    ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Rank> rank, Rank::Open(world, *device));
+    ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Rank> other, Rank::Open(world, *device));
+    ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, BuildModel());
+    ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> trainer,
+                            Trainer::Create(*rank, std::move(model), options));
+    ZEROTH_ASSIGN_OR_RETURN(model, BuildModel(vocabulary, is_frozen));
+    ZEROTH_ASSIGN_OR_RETURN(
+        std::unique_ptr<Trainer> teacher,
+        Trainer::Create(on_other_rank ? *other : *rank, std::move(model), of_teacher));
+    const absl::Status status = trainer->LearnFrom(std::move(teacher));
+    EXPECT_EQ(trainer->teacher() != nullptr, status.ok());
+    return status;
+  });
+}
+
+TEST(TrainerTeacherTest, OnlyOneLikeTheStudentIsTaken) {
+  const TrainerOptions options;
+  const absl::Status taken = LearnFrom(options, options, 13, true, false);
+  EXPECT_TRUE(taken.ok()) << taken;
+  const auto expect_refused = [](const absl::Status& status, const char* words) {
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+    EXPECT_TRUE(absl::StrContains(status.message(), words)) << status;
+  };
+  expect_refused(LearnFrom(options, options, 14, true, false),
+                 "a vocabulary of 14 tokens, expected the student's 13");
+  expect_refused(LearnFrom(options, options, 13, false, false), "takes gradients");
+  expect_refused(LearnFrom(options, options, 13, true, true), "a teacher of another rank");
+  TrainerOptions divided;
+  divided.tensor.size = 2;
+  expect_refused(LearnFrom(options, divided, 13, true, false),
+                 "a teacher on 2 tensor ranks, expected it divided as the student, on 1");
+  TrainerOptions of_pairs;
+  of_pairs.preference = PreferenceOptions();
+  expect_refused(LearnFrom(of_pairs, options, 13, true, false), "preference is set");
 }
 
 INSTANTIATE_TEST_SUITE_P(Strategies, TrainerErrorsTest, testing::ValuesIn(kCases),

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "zeroth/api/nonfinite_finder.h"
 #include "zeroth/api/preference_objective.h"
 #include "zeroth/api/trainer.h"
 #include "zeroth/core/base/status_macros.h"
@@ -120,7 +121,9 @@ absl::Status Trainer::ExpectTeacher(const Batch& batch, const Batch& first) cons
   return absl::OkStatus();
 }
 
-absl::StatusOr<Trainer::MicroBatchLoss> Trainer::Loss(const StepInputs& inputs, int64_t i) {
+absl::StatusOr<Trainer::MicroBatchLoss> Trainer::Loss(const StepInputs& inputs, int64_t i,
+                                                      NonFiniteFinder* finder) {
+  if (finder != nullptr) finder->EnterPass("the forward", i);
   Context& context = sharded_->context();
   context.set_token_divisor(inputs.divisor());
   context.set_document_starts(inputs.starts(i));
@@ -136,7 +139,7 @@ absl::StatusOr<Trainer::MicroBatchLoss> Trainer::Loss(const StepInputs& inputs, 
     const auto with_teacher = context.UseDistillation(teacher);
     return loss_of_tokens();
   }
-  if (teacher_ != nullptr && context.recording()) return LossWithTeacher(inputs, i);
+  if (teacher_ != nullptr && context.recording()) return LossWithTeacher(inputs, i, finder);
   if (!options_.preference.has_value()) return loss_of_tokens();
   Tensor reference = inputs.reference(i);
   if (UsesReference(options_.preference->kind) && !reference.defined()) {
@@ -152,13 +155,16 @@ absl::StatusOr<Trainer::MicroBatchLoss> Trainer::Loss(const StepInputs& inputs, 
 }
 
 absl::StatusOr<Trainer::MicroBatchLoss> Trainer::LossWithTeacher(const StepInputs& inputs,
-                                                                 int64_t i) {
+                                                                 int64_t i,
+                                                                 NonFiniteFinder* finder) {
+  if (finder != nullptr) finder->EnterPass("the teacher's forward", i);
   Context& context = sharded_->context();
   Context& of_teacher = teacher_->sharded_->context();
   of_teacher.set_document_starts(inputs.starts(i));
   MicroBatchLoss result;
   const absl::Status status = teacher_->model_->WithHeadInputs(
       of_teacher, inputs.tokens(i), [&](const HeadInputs& head) -> absl::Status {
+        if (finder != nullptr) finder->EnterPass("the forward", i);
         const Distillation teacher = {.teacher = head, .options = options_.distillation};
         const auto with_teacher = context.UseDistillation(teacher);
         ZEROTH_ASSIGN_OR_RETURN(result.loss,

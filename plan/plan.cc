@@ -16,7 +16,6 @@
 #include "zeroth/api/trainer.h"
 #include "zeroth/core/base/byte_count.h"
 #include "zeroth/core/base/dtype.h"
-#include "zeroth/core/base/file/json.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/planned/planned_communicator.h"
 #include "zeroth/core/device/planned/planned_device.h"
@@ -24,6 +23,7 @@
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/options/trainer_options.h"
 #include "zeroth/plan/system.h"
+#include "zeroth/plan/teacher.h"
 #include "zeroth/strategies/sharding.h"
 
 namespace zeroth {
@@ -83,18 +83,6 @@ absl::StatusOr<Batch> EmptyBatch(const TrainOptions& options) {
     batch.teacher_log_probs.resize(batch.teacher_ids.size());
   }
   return batch;
-}
-
-// Builds the model of --teacher, frozen, from its config.json.
-absl::StatusOr<std::unique_ptr<LanguageModel>> BuildTeacher(const TrainOptions& options) {
-  ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json config,
-                          ReadJsonFile(absl::StrCat(options.teacher, "/config.json")));
-  ModelOptions of_teacher;
-  of_teacher.fp8 = options.fp8 == Fp8Recipe::kTensorwise;
-  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model,
-                          ModelRegistry::Create(config, of_teacher));
-  for (Parameter* parameter : model->Parameters()) parameter->set_requires_grad(false);
-  return model;
 }
 
 // Adds up what the kernels of a planned device record.
@@ -302,11 +290,9 @@ absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> trainer,
                           Trainer::Create(*rank, std::move(model), trainer_options));
   if (!options.teacher.empty()) {
-    ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> of_teacher, BuildTeacher(options));
-    ZEROTH_ASSIGN_OR_RETURN(
-        std::unique_ptr<Trainer> teacher,
-        Trainer::Create(*rank, std::move(of_teacher), FrozenTrainerOptionsFor(options)));
-    ZEROTH_RETURN_IF_ERROR_WITH(trainer->LearnFrom(std::move(teacher)), "--teacher");
+    ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> teacher, PlanTeacher(*rank, options));
+    ZEROTH_RETURN_IF_ERROR_WITH(trainer->LearnFrom(std::move(teacher)),
+                                absl::StrCat("--teacher=", options.teacher));
   }
   const Sharding& sharding = trainer->sharding();
   LearnUnits(sharding, system);

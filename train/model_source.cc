@@ -36,17 +36,13 @@ absl::StatusOr<nlohmann::json> ConfigNamed(const std::string& name) {
   return absl::EndsWith(name, ".json") ? ReadJsonFile(name) : PresetConfig(name);
 }
 
-absl::StatusOr<HfDirectory> OpenInitFrom(const std::string& path) {
-  return IsGgufPath(path) ? OpenGgufModel(path) : HfDirectory::Open(path);
-}
-
 // Returns the number of positions of the model.
 absl::StatusOr<int64_t> PositionsOf(const TrainOptions& options) {
   nlohmann::json config;
   if (options.init_from.empty()) {
     ZEROTH_ASSIGN_OR_RETURN(config, ConfigNamed(ModelName(options)));
   } else {
-    ZEROTH_ASSIGN_OR_RETURN(const HfDirectory directory, OpenInitFrom(options.init_from));
+    ZEROTH_ASSIGN_OR_RETURN(const HfDirectory directory, OpenModelFiles(options.init_from));
     config = directory.config().json();
   }
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> model,
@@ -246,7 +242,7 @@ absl::StatusOr<ModelSource> ModelSource::Open(const TrainOptions& options) {
     source.GrowVocabulary();
     return source;
   }
-  ZEROTH_ASSIGN_OR_RETURN(HfDirectory directory, OpenInitFrom(options.init_from));
+  ZEROTH_ASSIGN_OR_RETURN(HfDirectory directory, OpenModelFiles(options.init_from));
   const auto* const gguf = dynamic_cast<const GgufWeights*>(&directory.weights());
   if (gguf != nullptr && options.tokenizer == "auto") {
     ZEROTH_RETURN_IF_ERROR(SetGgufTokenizer(gguf->metadata(), &directory));

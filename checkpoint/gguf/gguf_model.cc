@@ -124,6 +124,10 @@ absl::StatusOr<HfDirectory> OpenGgufModel(const std::string& path) {
                          std::move(file), std::move(import.copies), std::move(tensors))));
 }
 
+absl::StatusOr<HfDirectory> OpenModelFiles(const std::string& path) {
+  return IsGgufPath(path) ? OpenGgufModel(path) : HfDirectory::Open(path);
+}
+
 absl::Status SetGgufTokenizer(const GgufMetadata& metadata, HfDirectory* model) {
   GgufImportNotes problems;
   const auto files = GgufTokenizerFiles(metadata, &problems);

@@ -57,6 +57,9 @@ class GgufWeights final : public WeightsSource {
 // quantised types, for families without a mapping, and for GPT-2, whose matrices are transposed in
 // GGUF. Also the errors of GgufFile and PlanGgufImport.
 absl::StatusOr<HfDirectory> OpenGgufModel(const std::string& path);
+// Opens the model at `path`: a GGUF file by IsGgufPath, otherwise a Hugging Face directory. The
+// errors of OpenGgufModel or of HfDirectory::Open.
+absl::StatusOr<HfDirectory> OpenModelFiles(const std::string& path);
 
 // Gives `model` the tokenizer and the chat template of a GGUF file, if the file has a vocabulary.
 // One that is bad, or that tokenizer files cannot express, becomes model->tokenizer_problem().

@@ -17,7 +17,11 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/api/rank.h"
 #include "zeroth/api/trainer.h"
+#include "zeroth/checkpoint/gguf/gguf_convert.h"
+#include "zeroth/checkpoint/hf_directory.h"
+#include "zeroth/core/base/file/temporary_directory.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/local/local.h"
 #include "zeroth/core/device/device.h"
@@ -26,6 +30,8 @@
 #include "zeroth/options/option_registry.h"
 #include "zeroth/options/trainer_options.h"
 #include "zeroth/plan/plan.h"
+#include "zeroth/train/model_source.h"
+#include "zeroth/train/reference_losses.h"
 
 namespace zeroth {
 namespace {
@@ -46,6 +52,7 @@ constexpr char kMoe[] = "small_moe";
 constexpr char kBalancedMoe[] = "small_balanced_moe";
 constexpr char kOlmo2[] = "small_olmo2";
 constexpr char kLlama[] = "small_llama";
+constexpr char kStudent[] = "small_student";  // with the tokens of the teachers in tests/testdata
 
 absl::StatusOr<nlohmann::json> SmallOlmo2() {
   ZEROTH_ASSIGN_OR_RETURN(nlohmann::json config, PresetConfig("olmo2_1b"));
@@ -70,10 +77,17 @@ absl::StatusOr<nlohmann::json> SmallLlama() {
   return config;
 }
 
+absl::StatusOr<nlohmann::json> SmallStudent() {
+  ZEROTH_ASSIGN_OR_RETURN(nlohmann::json config, SmallLlama());
+  config["vocab_size"] = 257;
+  return config;
+}
+
 // A preset's, or that of a small model of a family whose presets are large.
 absl::StatusOr<nlohmann::json> ConfigOf(const std::string& model) {
   if (model == kOlmo2) return SmallOlmo2();
   if (model == kLlama) return SmallLlama();
+  if (model == kStudent) return SmallStudent();
   if (model != kMoe && model != kBalancedMoe) return PresetConfig(model);
   ZEROTH_ASSIGN_OR_RETURN(nlohmann::json config, PresetConfig("qwen3_30b_a3b"));
   const std::pair<const char*, int> sizes[] = {
@@ -102,6 +116,15 @@ ModelOptions ModelOptionsOf(const TrainOptions& options) {
   return model;
 }
 
+absl::StatusOr<std::unique_ptr<Trainer>> LoadTeacher(Rank& rank, const TrainOptions& options) {
+  TrainOptions of_teacher;
+  of_teacher.init_from = options.teacher;
+  of_teacher.tokenizer = "byte";
+  of_teacher.router_dtype = options.router_dtype;
+  ZEROTH_ASSIGN_OR_RETURN(const ModelSource source, ModelSource::Open(of_teacher));
+  return LoadReference(rank, source, options);
+}
+
 absl::Status RunRank(const TrainOptions& options, Communicator& world, MemoryStats& stats) {
   DeviceOptions device_options;
   device_options.threads = options.threads_per_rank;
@@ -111,9 +134,14 @@ absl::Status RunRank(const TrainOptions& options, Communicator& world, MemorySta
   ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json config, ConfigOf(options.model));
   ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model,
                           ModelRegistry::Create(config, ModelOptionsOf(options)));
+  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Rank> rank, Rank::Open(world, *device));
   ZEROTH_ASSIGN_OR_RETURN(
       const std::unique_ptr<Trainer> trainer,
-      Trainer::Create(world, *device, std::move(model), TrainerOptionsFor(options, nullptr)));
+      Trainer::Create(*rank, std::move(model), TrainerOptionsFor(options, nullptr)));
+  if (!options.teacher.empty()) {
+    ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> teacher, LoadTeacher(*rank, options));
+    ZEROTH_RETURN_IF_ERROR(trainer->LearnFrom(std::move(teacher)));
+  }
   ZEROTH_RETURN_IF_ERROR(trainer->sharding().Initialize(1));
   device->allocator().ResetPeaks();
   Batch batch;
@@ -141,17 +169,19 @@ TrainOptions OptionsOf(const std::string& model, int ranks) {
   return options;
 }
 
+absl::StatusOr<Plan> PlanOf(const TrainOptions& options) {
+  ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json config, ConfigOf(options.model));
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model,
+                          ModelRegistry::Create(config, ModelOptionsOf(options)));
+  return PlanRun(options, SomeCpu(), std::move(model));
+}
+
 void ExpectAsMeasured(const TrainOptions& options) {
   MemoryStats measured;
   const absl::Status run = RunLocalRanks(
       options.world_size, [&](Communicator& world) { return RunRank(options, world, measured); });
   ASSERT_TRUE(run.ok()) << run;
-  absl::StatusOr<nlohmann::json> config = ConfigOf(options.model);
-  ASSERT_TRUE(config.ok()) << config.status();
-  absl::StatusOr<std::unique_ptr<LanguageModel>> model =
-      ModelRegistry::Create(*config, ModelOptionsOf(options));
-  ASSERT_TRUE(model.ok()) << model.status();
-  const absl::StatusOr<Plan> plan = PlanRun(options, SomeCpu(), *std::move(model));
+  const absl::StatusOr<Plan> plan = PlanOf(options);
   ASSERT_TRUE(plan.ok()) << plan.status();
   const auto peak = static_cast<double>(measured.total.peak_bytes);
   EXPECT_NEAR(static_cast<double>(plan->memory_peak_bytes), peak, 0.01 * peak)
@@ -250,6 +280,61 @@ TEST(PlanMemoryOfLeversTest, AdaptersOfExperts) {
       ExpectAsMeasured(options);
     }
   }
+}
+
+TrainOptions OptionsWithTeacher(const std::string& teacher) {
+  TrainOptions options = OptionsOf(kStudent, 2);
+  options.strategy = "full_shard";
+  options.objective = Objective::kDistill;
+  options.teacher = teacher;
+  return options;
+}
+
+TEST(PlanMemoryOfLeversTest, ATeacher) {
+  for (const char* strategy : {"no_shard", "shard_grad_op", "full_shard"}) {
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+      SCOPED_TRACE(absl::StrCat(strategy, " ", DTypeName(dtype)));
+      TrainOptions options = OptionsWithTeacher("tests/testdata/mistral_tiny");
+      options.strategy = strategy;
+      options.param_dtype = dtype;
+      ExpectAsMeasured(options);
+    }
+  }
+}
+
+// The run takes a GGUF file, the text model in one of text and images, and experts, so the plan
+// does, too.
+TEST(PlanMemoryOfLeversTest, ATeacherOfEachForm) {
+  const TemporaryDirectory directory;
+  const std::string gguf = directory.File("teacher.gguf");
+  const absl::StatusOr<HfDirectory> llama = HfDirectory::Open("tests/testdata/llama_tiny");
+  ASSERT_TRUE(llama.ok()) << llama.status();
+  GgufExportOptions no_vocabulary;
+  no_vocabulary.vocabulary = GgufVocabularySource::kNone;
+  const absl::Status written = ConvertHfToGguf(*llama, gguf, no_vocabulary);
+  ASSERT_TRUE(written.ok()) << written;
+  for (const std::string& teacher : {gguf, std::string("tests/testdata/gemma3_vision_tiny"),
+                                     std::string("tests/testdata/qwen3_moe_tiny")}) {
+    SCOPED_TRACE(teacher);
+    ExpectAsMeasured(OptionsWithTeacher(teacher));
+  }
+  TrainOptions options = OptionsWithTeacher("tests/testdata/qwen3_moe_tiny");
+  options.param_dtype = DType::kBFloat16;
+  std::vector<double> bytes;
+  for (const RouterDtype dtype : {RouterDtype::kParam, RouterDtype::kFp32}) {
+    options.router_dtype = dtype;
+    ExpectAsMeasured(options);
+    const absl::StatusOr<Plan> plan = PlanOf(options);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    bytes.push_back(0);
+    for (const auto& [operation, cost] : plan->operations) bytes.back() += cost.bytes;
+  }
+  EXPECT_GT(bytes[1], bytes[0]);  // the student has no router
+
+  options = OptionsWithTeacher(directory.File("none"));
+  const absl::Status missing = PlanOf(options).status();
+  EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound) << missing;
+  EXPECT_NE(missing.message().find("--teacher="), std::string::npos) << missing;
 }
 
 TEST(PlanMemoryOfLeversTest, SixteenBits) {

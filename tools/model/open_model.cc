@@ -82,8 +82,7 @@ absl::StatusOr<HfDirectory> OpenAdapted(const std::string& path, std::string bas
     return InvalidArgument(path,
                            ": the adapter does not name its base model; give --base=DIRECTORY");
   }
-  const absl::StatusOr<HfDirectory> base =
-      IsGgufPath(base_path) ? OpenGgufModel(base_path) : HfDirectory::Open(base_path);
+  const absl::StatusOr<HfDirectory> base = OpenModelFiles(base_path);
   if (!base.ok()) {
     return Annotate(base.status(),
                     is_named ? std::string("--base")
