@@ -150,7 +150,7 @@ TEST_F(SettingsTest, ScheduleAndWrappingChangeNothing) {
 TEST_F(SettingsTest, ActivationCheckpointingChangesNothing) {
   MixedPrecision bf16;
   bf16.param_dtype = DType::kBFloat16;
-  for (const char* model : {"gpt2_tiny", "llama_tiny"}) {
+  for (const char* model : {"gpt2_tiny", "llama_tiny", "qwen3_5_tiny"}) {
     for (const MixedPrecision& precision : {MixedPrecision(), bf16}) {
       RunSetup plain;
       plain.model = model;
