@@ -147,7 +147,7 @@ class DistillationTest : public ::testing::TestWithParam<const char*> {
                               Trainer::Create(*rank, std::move(model), trainer_options));
       if (teacher_ == nullptr) {
         ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> teacher,
-                                LoadReference(*rank, teacher_source, of_teacher));
+                                LoadFrozen(*rank, teacher_source, of_teacher, "teacher"));
         ZEROTH_RETURN_IF_ERROR(trainer->LearnFrom(std::move(teacher)));
       }
       ZEROTH_RETURN_IF_ERROR(trainer->sharding().Load(source.Reader(/*seed=*/0)));
