@@ -126,6 +126,10 @@ TrainerOptions FrozenTrainerOptionsFor(const TrainOptions& options, absl::string
   // Nothing is updated, so that the optimizer is one that needs no parameters.
   TrainerOptions frozen = TrainerOptionsFor(options, timeline);
   frozen.unit_prefix = absl::StrCat(role, " ");
+  // Quantised gathers would take their codes of rounded weights.
+  if (options.param_dtype == DType::kBFloat16 && !options.quantized_weights) {
+    frozen.sharding.mixed_precision.master_dtype = DType::kBFloat16;
+  }
   frozen.activation_checkpointing = ActivationCheckpointing::kNone;
   frozen.optimizer = "adamw";
   frozen.parameter_groups.clear();

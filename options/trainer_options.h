@@ -14,7 +14,8 @@ namespace zeroth {
 // `options` must have passed Validate.
 TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline);
 // Returns the options of a trainer beside that one, whose model is computed and not trained: `role`
-// names it in timelines and messages ("teacher"). The caller freezes its parameters.
+// names it in timelines and messages ("teacher"). The caller freezes its parameters. Its masters
+// have the type in which they are computed where that changes no bit, as nothing updates them.
 TrainerOptions FrozenTrainerOptionsFor(const TrainOptions& options, absl::string_view role,
                                        Timeline* timeline);
 
