@@ -71,12 +71,13 @@ absl::Status DivideForTraining(LanguageModel& model, Rank& rank, const TrainerOp
 }
 
 WrapPlan PlanFor(Module& model, const TrainerOptions& options) {
-  if (!options.fp32_norms) return PlanUnits(model, options.wrap);
-  WrapPlan plan = PlanUnits(model, WrapNorms(options.wrap));
+  WrapPlan plan = PlanUnits(model, options.fp32_norms ? WrapNorms(options.wrap) : options.wrap);
   MixedPrecision norms;
   norms.output_dtype = options.sharding.mixed_precision.param_dtype;
   for (size_t i = 0; i < plan.units.size(); ++i) {
-    if (plan.modules[i]->role() == Module::Role::kNorm) plan.units[i].precision = norms;
+    const bool is_norm = plan.modules[i]->role() == Module::Role::kNorm;
+    if (options.fp32_norms && is_norm) plan.units[i].precision = norms;
+    plan.units[i].name = absl::StrCat(options.unit_prefix, plan.units[i].name);
   }
   return plan;
 }
@@ -147,7 +148,6 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Rank& rank,
 }
 
 absl::Status Trainer::LearnFrom(std::unique_ptr<Trainer> teacher) {
-  const int64_t vocabulary = model_->vocab_size();
   if (teacher->rank_ != rank_) {
     return absl::InvalidArgumentError(
         "a teacher of another rank, expected one that Trainer::Create made with this trainer's "
@@ -159,6 +159,7 @@ absl::Status Trainer::LearnFrom(std::unique_ptr<Trainer> teacher) {
                            "' takes gradients, expected a frozen model: call "
                            "set_requires_grad(false) before Trainer::Create");
   }
+  const int64_t vocabulary = model_->vocab_size();
   if (teacher->model().vocab_size() != vocabulary) {
     return InvalidArgument("a teacher with a vocabulary of ", teacher->model().vocab_size(),
                            " tokens, expected the student's ", vocabulary);

@@ -50,6 +50,7 @@ struct TrainerOptions {
   // record_steps, nor with Muon for LoRA adapters.
   TensorParallelOptions tensor;
   WrapPolicy wrap = WrapBlocks();
+  std::string unit_prefix;  // before the units' names in timelines and messages
   // How matmuls are computed. Unimplemented if the device does not support it.
   KernelOptions kernels;
   // Make each norm a unit that computes and reduces its gradients in fp32; its output has the type

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 
@@ -120,9 +121,15 @@ TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline
   return trainer;
 }
 
-TrainerOptions FrozenTrainerOptionsFor(const TrainOptions& options) {
+TrainerOptions FrozenTrainerOptionsFor(const TrainOptions& options, absl::string_view role,
+                                       Timeline* timeline) {
   // Nothing is updated, so that the optimizer is one that needs no parameters.
-  TrainerOptions frozen = TrainerOptionsFor(options, nullptr);
+  TrainerOptions frozen = TrainerOptionsFor(options, timeline);
+  frozen.unit_prefix = absl::StrCat(role, " ");
+  // Quantised gathers would take their codes of rounded weights.
+  if (options.param_dtype == DType::kBFloat16 && !options.quantized_weights) {
+    frozen.sharding.mixed_precision.master_dtype = DType::kBFloat16;
+  }
   frozen.activation_checkpointing = ActivationCheckpointing::kNone;
   frozen.optimizer = "adamw";
   frozen.parameter_groups.clear();

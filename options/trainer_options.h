@@ -2,6 +2,8 @@
 
 #pragma once
 
+#include "absl/strings/string_view.h"
+
 #include "zeroth/api/trainer.h"
 #include "zeroth/core/device/timeline.h"
 #include "zeroth/options/options.h"
@@ -11,8 +13,10 @@ namespace zeroth {
 // Returns the options of a rank's trainer, which records into `timeline` unless it is nullptr.
 // `options` must have passed Validate.
 TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline);
-// Returns the options of a trainer beside that one, whose model is computed and not trained. The
-// caller freezes its parameters.
-TrainerOptions FrozenTrainerOptionsFor(const TrainOptions& options);
+// Returns the options of a trainer beside that one, whose model is computed and not trained: `role`
+// names it in timelines and messages ("teacher"). The caller freezes its parameters. Its masters
+// have the type in which they are computed where that changes no bit, as nothing updates them.
+TrainerOptions FrozenTrainerOptionsFor(const TrainOptions& options, absl::string_view role,
+                                       Timeline* timeline);
 
 }  // namespace zeroth

@@ -290,7 +290,8 @@ absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> trainer,
                           Trainer::Create(*rank, std::move(model), trainer_options));
   if (!options.teacher.empty()) {
-    ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> teacher, PlanTeacher(*rank, options));
+    ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> teacher,
+                            PlanTeacher(*rank, options, &timeline));
     ZEROTH_RETURN_IF_ERROR_WITH(trainer->LearnFrom(std::move(teacher)),
                                 absl::StrCat("--teacher=", options.teacher));
   }

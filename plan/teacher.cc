@@ -35,10 +35,12 @@ absl::StatusOr<std::unique_ptr<LanguageModel>> BuildTeacher(const TrainOptions& 
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Trainer>> PlanTeacher(Rank& rank, const TrainOptions& options) {
+absl::StatusOr<std::unique_ptr<Trainer>> PlanTeacher(Rank& rank, const TrainOptions& options,
+                                                     Timeline* timeline) {
   const auto create = [&]() -> absl::StatusOr<std::unique_ptr<Trainer>> {
     ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, BuildTeacher(options));
-    return Trainer::Create(rank, std::move(model), FrozenTrainerOptionsFor(options));
+    return Trainer::Create(rank, std::move(model),
+                           FrozenTrainerOptionsFor(options, "teacher", timeline));
   };
   absl::StatusOr<std::unique_ptr<Trainer>> teacher = create();
   ZEROTH_RETURN_IF_ERROR_WITH(teacher.status(), absl::StrCat("--teacher=", options.teacher));

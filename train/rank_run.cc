@@ -167,9 +167,11 @@ absl::Status RankRun::SetUp() {
       trainer_,
       Trainer::Create(*rank_, std::move(model), TrainerOptionsFor(options_, trace_->timeline())));
   if (input_.teacher_model.has_value() && !spec_.only_evaluates()) {
-    ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> teacher,
-                            LoadReference(*rank_, *input_.teacher_model, options_));
-    ZEROTH_RETURN_IF_ERROR_WITH(trainer_->LearnFrom(std::move(teacher)), "--teacher");
+    absl::StatusOr<std::unique_ptr<Trainer>> teacher =
+        LoadFrozen(*rank_, *input_.teacher_model, options_, "teacher", trace_->timeline());
+    const absl::Status learns =
+        teacher.ok() ? trainer_->LearnFrom(*std::move(teacher)) : teacher.status();
+    ZEROTH_RETURN_IF_ERROR_WITH(learns, absl::StrCat("--teacher=", options_.teacher));
   }
   if (input_.eval_data != nullptr) {
     LoaderOptions eval_options = LoaderOptionsFor(spec_, input_, world_.rank());

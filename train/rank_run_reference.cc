@@ -177,7 +177,7 @@ absl::Status RankRun::ComputeReferences(std::vector<std::string>& notes) {
     }
     const Clock::time_point start = Clock::now();
     if (trainer_ == nullptr) {
-      ZEROTH_ASSIGN_OR_RETURN(trainer_, LoadReference(*rank_, source, options_));
+      ZEROTH_ASSIGN_OR_RETURN(trainer_, LoadFrozen(*rank_, source, options_, "reference"));
     }
     ZEROTH_ASSIGN_OR_RETURN(
         const bool done, ComputeReferenceLosses(

@@ -161,13 +161,14 @@ int64_t CountRows(const RowMask& rows) {
   return count;
 }
 
-absl::StatusOr<std::unique_ptr<Trainer>> LoadReference(Rank& rank, const ModelSource& source,
-                                                       const TrainOptions& options) {
+absl::StatusOr<std::unique_ptr<Trainer>> LoadFrozen(Rank& rank, const ModelSource& source,
+                                                    const TrainOptions& options,
+                                                    absl::string_view role, Timeline* timeline) {
   ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, source.Build());
   for (Parameter* parameter : model->Parameters()) parameter->set_requires_grad(false);
   ZEROTH_ASSIGN_OR_RETURN(
       std::unique_ptr<Trainer> trainer,
-      Trainer::Create(rank, std::move(model), FrozenTrainerOptionsFor(options)));
+      Trainer::Create(rank, std::move(model), FrozenTrainerOptionsFor(options, role, timeline)));
   ZEROTH_RETURN_IF_ERROR(trainer->sharding().Load(source.Reader(options.seed)));
   return trainer;
 }

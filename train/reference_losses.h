@@ -9,10 +9,12 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 
 #include "zeroth/api/trainer.h"
 #include "zeroth/core/comm/communicator.h"
 #include "zeroth/core/device/device.h"
+#include "zeroth/core/device/timeline.h"
 #include "zeroth/data/loader.h"
 #include "zeroth/data/mixture.h"
 #include "zeroth/options/options.h"
@@ -29,9 +31,11 @@ int64_t CountRows(const RowMask& rows);
 
 // Returns a trainer of the source's model that computes losses and trains nothing: its parameters
 // are frozen, without memory for gradients and moments. Its weights are loaded. `options` are those
-// of the run. Collective.
-absl::StatusOr<std::unique_ptr<Trainer>> LoadReference(Rank& rank, const ModelSource& source,
-                                                       const TrainOptions& options);
+// of the run; `role` and `timeline` are as for FrozenTrainerOptionsFor. Collective.
+absl::StatusOr<std::unique_ptr<Trainer>> LoadFrozen(Rank& rank, const ModelSource& source,
+                                                    const TrainOptions& options,
+                                                    absl::string_view role,
+                                                    Timeline* timeline = nullptr);
 
 // Writes the losses of the trainer's present weights at all targets of the marked rows of `data`,
 // which are rows of preference pairs, to `losses`. `loader` says how this rank reads them. Also

@@ -97,6 +97,21 @@ absl::StatusOr<std::vector<Timeline::Span>> Timeline::Take(std::vector<MemorySam
   return spans;
 }
 
+namespace {
+
+// A thread of a trace. The slices of one must nest: viewers drop others.
+struct TraceThread {
+  std::string name;
+  std::vector<double> ends = {};  // of the slices that are open, the innermost last
+
+  bool Takes(const Timeline::Span& span) {
+    while (!ends.empty() && ends.back() <= span.begin) ends.pop_back();
+    return ends.empty() || span.end <= ends.back();
+  }
+};
+
+}  // namespace
+
 std::string ChromeTraceEvents(absl::Span<const Timeline::Span> spans,
                               absl::Span<const Timeline::MemorySample> memory, int rank,
                               double offset) {
@@ -107,19 +122,30 @@ std::string ChromeTraceEvents(absl::Span<const Timeline::Span> spans,
     absl::StrAppend(&events, events.empty() ? "" : ",\n", event.dump());
   };
   add({{"ph", "M"}, {"name", "process_name"}, {"args", {{"name", absl::StrCat("rank ", rank)}}}});
-  std::map<std::string, int> threads;
-  for (const Timeline::Span& span : spans) {
-    const auto [thread, fresh] = threads.emplace(span.stream, static_cast<int>(threads.size()));
-    if (fresh) {
-      add({{"ph", "M"},
-           {"name", "thread_name"},
-           {"tid", thread->second},
-           {"args", {{"name", span.stream}}}});
+  std::vector<TraceThread> threads;
+  // Returns the first thread of the span's stream that has room for it.
+  const auto thread_of = [&](const Timeline::Span& span) -> size_t {
+    std::string name = span.stream;
+    int count = 1;
+    for (size_t i = 0; i < threads.size(); ++i) {
+      if (threads[i].name != name) continue;
+      if (threads[i].Takes(span)) return i;
+      name = absl::StrCat(span.stream, " ", ++count);
     }
+    add({{"ph", "M"},
+         {"name", "thread_name"},
+         {"tid", threads.size()},
+         {"args", {{"name", name}}}});
+    threads.push_back({name});
+    return threads.size() - 1;
+  };
+  for (const Timeline::Span& span : spans) {
+    const size_t thread = thread_of(span);
+    threads[thread].ends.push_back(span.end);
     const double seconds = span.end - span.begin;
     nlohmann::json event = {{"ph", "X"},
                             {"name", span.label},
-                            {"tid", thread->second},
+                            {"tid", thread},
                             {"ts", microseconds(span.begin)},
                             {"dur", seconds * 1e6}};
     if (span.bytes >= 0) {

@@ -3,6 +3,7 @@
 #include "zeroth/core/device/timeline.h"
 
 #include <chrono>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -178,6 +179,25 @@ TEST_F(TimelineTest, ChromeTraceHoldsEverySpanAndSample) {
   }
   EXPECT_EQ(complete, 2u);
   EXPECT_EQ(counters, 1);
+}
+
+// Two streams of one name, as those of a teacher and its student, may overlap.
+TEST_F(TimelineTest, ChromeTraceGivesOverlappingSlicesAnotherThread) {
+  const std::vector<Timeline::Span> spans = {
+      {"gather", "a", 1, 4, -1}, {"gather", "inside a", 1, 2, -1},   {"gather", "b", 3, 6, -1},
+      {"gather", "c", 4, 5, -1}, {"gather", "inside c", 4.5, 5, -1}, {"gather", "d", 4.75, 7, -1}};
+  const nlohmann::json trace =
+      nlohmann::json::parse("[" + ChromeTraceEvents(spans, {}, /*rank=*/0, 0) + "]");
+  std::map<int, std::string> names;
+  std::map<std::string, std::string> threads;  // by slice
+  for (const nlohmann::json& event : trace) {
+    if (event["name"] == "thread_name") names[event["tid"]] = event["args"]["name"];
+    if (event["ph"] == "X") threads[event["name"]] = names.at(event["tid"]);
+  }
+  const std::map<std::string, std::string> expected = {
+      {"a", "gather"}, {"inside a", "gather"}, {"b", "gather 2"},
+      {"c", "gather"}, {"inside c", "gather"}, {"d", "gather 3"}};
+  EXPECT_EQ(threads, expected);
 }
 
 }  // namespace

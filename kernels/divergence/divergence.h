@@ -24,11 +24,17 @@
 
 namespace zeroth {
 
-// Statistics of a row of the student's logits x and the teacher's logits z within a part of the
-// vocabulary: the largest x, the sum of e^(x - largest), the target's x or 0 if that is in another
-// part; the first two of x / T; the first two of z / T; and the sum of w d, where for the forward
-// divergence w is e^(z / T - largest z / T) and d is (z - x) / T, and for the reverse one w is
-// e^(x / T - largest x / T) and d is (x - z) / T.
+// Statistics of a row within a part of the vocabulary, by index, for logits x of the student and z
+// of the teacher:
+//   0  the largest x
+//   1  the sum of e^(x - largest x)
+//   2  the target's x, or 0 if the target is in another part
+//   3  the largest x / T
+//   4  the sum of e^(x / T - largest x / T)
+//   5  the largest z / T
+//   6  the sum of e^(z / T - largest z / T)
+//   7  forward: the sum of e^(z / T - largest z / T) (z - x) / T
+//      reverse: the sum of e^(x / T - largest x / T) (x - z) / T
 inline constexpr int64_t kDivergenceStatistics = 8;
 
 struct DivergenceStatisticsArgs {

@@ -27,9 +27,10 @@
 namespace zeroth::cpu {
 namespace {
 
-// The gradient of a row's logits x, beside a teacher's logits z, is before the slope of the cap
+// The gradient of a row's logits x, for a teacher's logits z, is
 //   soft e^(x / T - soft_max) s + hard e^(x - hard_max) - teacher e^(z / T - teacher_max),
-// where s is 1, or in the reverse divergence ((x - z) / T - mean); less of_target at the target.
+// where s is 1, or in the reverse divergence (x - z) / T - mean. At the target, of_target is
+// subtracted. Then the slope of the cap multiplies all of it.
 struct GradientRow {
   float inverse_temperature = 1;
   float soft = 0;
@@ -165,8 +166,8 @@ SoftmaxSum Combine(const DivergenceGradientCall& call, int64_t row, int64_t at) 
 // Returns log(sum of e^x) of the whole row.
 double LogOf(const SoftmaxSum& all) { return static_cast<double>(all.max) + std::log(all.sum); }
 
-// Returns the mean of statistic 7's d under the distribution `all`, whose maximum in a part is
-// statistic `at`.
+// Returns the mean of the difference in statistic 7 under the distribution `all`, whose maximum in
+// a part is statistic `at`.
 double MeanDifference(const DivergenceGradientCall& call, int64_t row, int64_t at,
                       const SoftmaxSum& all) {
   double sum = 0;

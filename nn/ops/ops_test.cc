@@ -1,13 +1,18 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <vector>
 
 #include "gtest/gtest.h"
 
 #include "zeroth/kernels/attention/attention.h"
 #include "zeroth/kernels/gemm/gemm.h"
+#include "zeroth/nn/distillation.h"
 #include "zeroth/nn/module.h"
 #include "zeroth/nn/ops/attention.h"
+#include "zeroth/nn/ops/divided.h"
 #include "zeroth/nn/ops/embedding.h"
 #include "zeroth/nn/ops/linear.h"
 #include "zeroth/nn/ops/loss.h"
@@ -267,6 +272,111 @@ TEST(LossOpTest, GradientsAreThoseOfTheScaledMeanLoss) {
     analytic += static_cast<double>(input.node->grad.data<float>()[i]) * direction[i];
   EXPECT_NEAR(analytic / 8.0, numeric, 2e-3);
   EXPECT_TRUE(head.has_gradient());
+}
+
+// Row-major; the tests' own arithmetic is in double.
+double Dot(const float* a, const float* b, size_t n) {
+  double sum = 0;
+  for (size_t i = 0; i < n; ++i) sum += static_cast<double>(a[i]) * static_cast<double>(b[i]);
+  return sum;
+}
+
+// Turns x into log(softmax(x)).
+void LogSoftmax(std::vector<double>& x) {
+  const double most = *std::max_element(x.begin(), x.end());
+  double sum = 0;
+  for (const double value : x) sum += std::exp(value - most);
+  for (double& value : x) value -= most + std::log(sum);
+}
+
+// Above 65,536 tokens and 128 rows, the logits of a student and a teacher are cut into chunks of
+// rows: here one of 65 and one of 64. Only some of them count, as the reference takes long.
+TEST(LossOpTest, ATeacherOfSeveralChunksGivesTheLossAndGradientsOfTheWhole) {
+  constexpr size_t kVocabulary = 66000;
+  constexpr size_t kRows = 129;
+  constexpr size_t kDim = 4;
+  constexpr size_t kTeacherDim = 3;
+  constexpr double kAlpha = 0.75;
+  constexpr double kTemperature = 2;
+  for (const Divergence divergence : {Divergence::kForward, Divergence::kReverse}) {
+    Bench bench;
+    Parameter head("head", Shape({kVocabulary, kDim}));
+    bench.Own(head);
+    const std::vector<float> hidden = bench.Draw(kRows * kDim);
+    const std::vector<float> of_teacher = bench.Draw(kRows * kTeacherDim);
+    const std::vector<float> teacher_head = bench.Draw(kVocabulary * kTeacherDim);
+    std::vector<int32_t> ids;
+    for (size_t row = 0; row < kRows; ++row) {
+      ids.push_back(row % 8 == 1 ? static_cast<int32_t>(row * 7919 % kVocabulary) : -100);
+    }
+    const absl::StatusOr<Tensor> targets = Tensor::FromHost<int32_t>(
+        *bench.device, Shape({3, 43}), absl::MakeConstSpan(ids), MemoryCategory::kActivations);
+    ASSERT_TRUE(targets.ok());
+    Distillation teacher;
+    teacher.teacher = {bench.Upload(Shape({3, 43, kTeacherDim}), of_teacher),
+                       bench.Upload(Shape({kVocabulary, kTeacherDim}), teacher_head)};
+    teacher.options = {static_cast<float>(kAlpha), static_cast<float>(kTemperature), divergence};
+
+    double expected = 0;
+    double counted = 0;
+    std::vector<double> dhidden(kRows * kDim);
+    std::vector<double> dhead(kVocabulary * kDim);
+    std::vector<double> next(kVocabulary), q(kVocabulary), p(kVocabulary);
+    const float* const weight = head.data().data<float>();
+    for (size_t row = 0; row < kRows; ++row) {
+      if (ids[row] < 0) continue;
+      ++counted;
+      const float* const h = hidden.data() + row * kDim;
+      for (size_t i = 0; i < kVocabulary; ++i) {
+        next[i] = Dot(h, weight + i * kDim, kDim);
+        q[i] = next[i] / kTemperature;
+        p[i] = Dot(of_teacher.data() + row * kTeacherDim, teacher_head.data() + i * kTeacherDim,
+                   kTeacherDim) /
+               kTemperature;
+      }
+      for (std::vector<double>* x : {&next, &q, &p}) LogSoftmax(*x);
+      double kl = 0;
+      for (size_t i = 0; i < kVocabulary; ++i) {
+        kl += divergence == Divergence::kForward ? std::exp(p[i]) * (p[i] - q[i])
+                                                 : std::exp(q[i]) * (q[i] - p[i]);
+      }
+      const auto target = static_cast<size_t>(ids[row]);
+      expected += kAlpha * kTemperature * kTemperature * kl - (1 - kAlpha) * next[target];
+      for (size_t i = 0; i < kVocabulary; ++i) {
+        const double of_kl = divergence == Divergence::kForward
+                                 ? std::exp(q[i]) - std::exp(p[i])
+                                 : std::exp(q[i]) * (q[i] - p[i] - kl);
+        const double dlogit = kAlpha * kTemperature * of_kl +
+                              (1 - kAlpha) * (std::exp(next[i]) - (i == target ? 1 : 0));
+        for (size_t j = 0; j < kDim; ++j) {
+          dhidden[row * kDim + j] += dlogit * static_cast<double>(weight[i * kDim + j]);
+          dhead[i * kDim + j] += dlogit * static_cast<double>(h[j]);
+        }
+      }
+    }
+
+    const auto with_teacher = bench.context->UseDistillation(teacher);
+    const Value input = bench.context->MakeValue(bench.Upload(Shape({3, 43, kDim}), hidden));
+    const absl::StatusOr<Value> loss =
+        DividedCrossEntropyOp(*bench.context, input, head, *targets, /*logit_cap=*/0);
+    ASSERT_TRUE(loss.ok()) << loss.status();
+    ASSERT_TRUE(bench.tape.Backward().ok());
+    EXPECT_NEAR(loss->data.data<float>()[0], expected / counted, 1e-5 * expected / counted);
+    const auto expect_near = [&](const Tensor& gradient, const std::vector<double>& values) {
+      ASSERT_EQ(gradient.numel(), static_cast<int64_t>(values.size()));
+      double error = 0;
+      double square = 0;
+      for (size_t i = 0; i < values.size(); ++i) {
+        const double value = values[i] / counted;
+        const double difference = static_cast<double>(gradient.data<float>()[i]) - value;
+        error += difference * difference;
+        square += value * value;
+      }
+      EXPECT_LT(std::sqrt(error), 1e-4 * std::sqrt(square));
+    };
+    expect_near(input.node->grad, dhidden);
+    expect_near(head.grad(), dhead);
+  }
 }
 
 // The factor that follows the loss would be silently left out of its gradients.

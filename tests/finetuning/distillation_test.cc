@@ -29,6 +29,7 @@
 #include "zeroth/data/tokenizer.h"
 #include "zeroth/nn/activation_checkpointing.h"
 #include "zeroth/options/options.h"
+#include "zeroth/options/trainer_options.h"
 #include "zeroth/tests/cli/trainer_process.h"
 #include "zeroth/tests/finetuning/tiny_run.h"
 #include "zeroth/tools/evaluate/topk.h"
@@ -75,6 +76,9 @@ struct Layout {
   int64_t deterministic_batch = 0;  // of micro-batches of one sequence
   TensorParallelOptions tensor{};
   ActivationCheckpointing recompute = ActivationCheckpointing::kNone;
+  int64_t micro_batches = 1;  // without a deterministic batch
+  bool sync_every_micro_batch = true;
+  bool offload = false;
 };
 
 struct Record {
@@ -125,6 +129,7 @@ class DistillationTest : public ::testing::TestWithParam<const char*> {
     of_teacher.tensor_parallel = layout.tensor.size;
     of_teacher.sequence_parallel = layout.tensor.sequence;
     of_teacher.deterministic_tensor = layout.tensor.deterministic;
+    if (layout.offload) of_teacher.offload = "all";
     Record record;
     Collector weights;
     const auto body = [&](Communicator& world) -> absl::Status {
@@ -138,6 +143,8 @@ class DistillationTest : public ::testing::TestWithParam<const char*> {
       trainer_options.tensor = layout.tensor;
       trainer_options.activation_checkpointing = layout.recompute;
       trainer_options.deterministic_batch = layout.deterministic_batch;
+      trainer_options.sync_every_micro_batch = layout.sync_every_micro_batch;
+      if (layout.offload) trainer_options.sharding.offload = *ParseOffload("all");
       trainer_options.optimizer_options.weight_decay = 0;
       trainer_options.distillation = {
           expected_["alpha"].get<float>(), expected_["temperature"].get<float>(),
@@ -147,7 +154,7 @@ class DistillationTest : public ::testing::TestWithParam<const char*> {
                               Trainer::Create(*rank, std::move(model), trainer_options));
       if (teacher_ == nullptr) {
         ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> teacher,
-                                LoadReference(*rank, teacher_source, of_teacher));
+                                LoadFrozen(*rank, teacher_source, of_teacher, "teacher"));
         ZEROTH_RETURN_IF_ERROR(trainer->LearnFrom(std::move(teacher)));
       }
       ZEROTH_RETURN_IF_ERROR(trainer->sharding().Load(source.Reader(/*seed=*/0)));
@@ -155,7 +162,8 @@ class DistillationTest : public ::testing::TestWithParam<const char*> {
       LoaderOptions rows;
       rows.world_size = data_ranks;
       rows.rank = world.rank() / layout.tensor.size;
-      rows.batch_size = layout.deterministic_batch > 0 ? 1 : kRows / data_ranks;
+      rows.batch_size =
+          layout.deterministic_batch > 0 ? 1 : kRows / data_ranks / layout.micro_batches;
       rows.seq_len = kLength;
       rows.shuffle = false;
       rows.teacher = teacher_;
@@ -202,6 +210,14 @@ TEST_P(DistillationTest, LossesAndNormsAreTheReferences) {
     ASSERT_TRUE(record.ok()) << record.status();
     ExpectReference(*record);
   }
+  for (const bool every : {true, false}) {
+    Layout accumulating{"full_shard", 2};
+    accumulating.micro_batches = 2;
+    accumulating.sync_every_micro_batch = every;
+    const absl::StatusOr<Record> record = Train(accumulating);
+    ASSERT_TRUE(record.ok()) << record.status();
+    ExpectReference(*record);
+  }
   Layout in_two{"full_shard", 4};
   in_two.tensor.size = 2;
   in_two.tensor.sequence = true;
@@ -245,6 +261,7 @@ TEST_P(DistillationTest, BitsWithoutTensorRanksDoNotDependOnTheLayout) {
     SCOPED_TRACE(layout.strategy);
     layout.deterministic_batch = kRows;
     layout.recompute = ActivationCheckpointing::kBlock;
+    layout.offload = layout.strategy == "full_shard";
     const absl::StatusOr<Record> record = Train(layout);
     ASSERT_TRUE(record.ok()) << record.status();
     EXPECT_TRUE(*record == *expected);
@@ -379,6 +396,160 @@ TEST(TeacherTopKTest, TheProgramsWorkTogether) {
   EXPECT_THAT(held_out.errors, HasSubstr("the teacher has read all of --data"));
 }
 
+// A run of a teacher beside a student on rows of short documents.
+struct PackedRun {
+  const char* teacher = "tests/testdata/mistral_tiny";
+  DistillationOptions distillation{};
+  const char* strategy = "full_shard";
+  DType dtype = DType::kFloat32;
+  bool has_fp32_masters = false;  // of the teacher, which has them of its computation by default
+  double loss_scale = 0;          // a fixed one
+};
+
+struct PackedRecord {
+  std::vector<double> losses;
+  std::vector<double> norms;
+  NamedValues weights;
+  double loss_within_documents = 0;  // of the next token, at first
+  double loss_within_rows = 0;
+};
+
+absl::StatusOr<PackedRecord> TrainPacked(const PackedRun& run) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<const Mixture> data, OpenText(kText));
+  TrainOptions options;
+  options.init_from = "tests/testdata/llama_tiny";
+  options.tokenizer = "byte";
+  options.strategy = run.strategy;
+  options.world_size = 2;
+  options.param_dtype = run.dtype;
+  ZEROTH_ASSIGN_OR_RETURN(const ModelSource source, ModelSource::Open(options));
+  TrainOptions of_teacher = options;
+  of_teacher.init_from = run.teacher;
+  ZEROTH_ASSIGN_OR_RETURN(const ModelSource teacher_source, ModelSource::Open(of_teacher));
+  PackedRecord record;
+  Collector weights;
+  const auto body = [&](Communicator& world) -> absl::Status {
+    ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
+                            DeviceRegistry::Create("cpu", DeviceOptions()));
+    device->BindThread();
+    ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, source.Build());
+    TrainerOptions trainer_options = TrainerOptionsFor(options, nullptr);
+    trainer_options.distillation = run.distillation;
+    if (run.loss_scale > 0) {
+      trainer_options.loss_scaler =
+          LossScalerOptions{.initial_scale = run.loss_scale, .dynamic = false};
+    }
+    ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Rank> rank, Rank::Open(world, *device));
+    ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> trainer,
+                            Trainer::Create(*rank, std::move(model), trainer_options));
+    std::unique_ptr<Trainer> teacher;
+    if (run.has_fp32_masters) {
+      TrainerOptions frozen = FrozenTrainerOptionsFor(of_teacher, "teacher", nullptr);
+      frozen.sharding.mixed_precision.master_dtype = DType::kFloat32;
+      ZEROTH_ASSIGN_OR_RETURN(model, teacher_source.Build());
+      for (Parameter* parameter : model->Parameters()) parameter->set_requires_grad(false);
+      ZEROTH_ASSIGN_OR_RETURN(teacher, Trainer::Create(*rank, std::move(model), frozen));
+      ZEROTH_RETURN_IF_ERROR(teacher->sharding().Load(teacher_source.Reader(/*seed=*/0)));
+    } else {
+      ZEROTH_ASSIGN_OR_RETURN(teacher, LoadFrozen(*rank, teacher_source, of_teacher, "teacher"));
+    }
+    ZEROTH_RETURN_IF_ERROR(trainer->LearnFrom(std::move(teacher)));
+    ZEROTH_RETURN_IF_ERROR(trainer->sharding().Load(source.Reader(/*seed=*/0)));
+    LoaderOptions rows;
+    rows.world_size = world.size();
+    rows.rank = world.rank();
+    rows.batch_size = 2;
+    rows.seq_len = kLength;
+    rows.shuffle = false;
+    rows.documents = true;
+    rows.end_of_text = ' ';  // each word is a document
+    ZEROTH_ASSIGN_OR_RETURN(const DataLoader loader, DataLoader::Create(data, rows));
+    for (int64_t step = 0; step < 3; ++step) {
+      ZEROTH_ASSIGN_OR_RETURN(const std::vector<Batch> batches, loader.LoadMany(step, 1));
+      if (step == 0) {
+        ZEROTH_ASSIGN_OR_RETURN(const StepResult within, trainer->Evaluate(batches));
+        Batch whole = batches[0];
+        whole.starts.clear();
+        ZEROTH_ASSIGN_OR_RETURN(const StepResult across, trainer->Evaluate(whole));
+        if (world.rank() == 0) record.loss_within_documents = within.loss;
+        if (world.rank() == 0) record.loss_within_rows = across.loss;
+      }
+      ZEROTH_ASSIGN_OR_RETURN(const StepResult result, trainer->Step(batches, 1e-3));
+      if (world.rank() != 0) continue;
+      record.losses.push_back(result.loss);
+      record.norms.push_back(result.grad_norm);
+    }
+    return weights.PutWeights(trainer->sharding());
+  };
+  ZEROTH_RETURN_IF_ERROR(RunLocalRanks(options.world_size, body));
+  record.weights = weights.values();
+  return record;
+}
+
+// A model that teaches itself says what it says itself, unless the two see other documents or rows.
+TEST(OnlineTeacherTest, AModelThatTeachesItselfHasNoLoss) {
+  for (const Divergence divergence : {Divergence::kForward, Divergence::kReverse}) {
+    PackedRun run;
+    run.teacher = "tests/testdata/llama_tiny";
+    run.distillation = {1.0f, 1.0f, divergence};
+    const absl::StatusOr<PackedRecord> record = TrainPacked(run);
+    ASSERT_TRUE(record.ok()) << record.status();
+    EXPECT_GT(std::abs(record->loss_within_documents - record->loss_within_rows), 1e-3);
+    EXPECT_NEAR(record->losses[0], 0, 1e-6);
+    EXPECT_NEAR(record->norms[0], 0, 1e-5);
+  }
+}
+
+// Masters in bf16 are those of fp32, rounded as each gather rounds them.
+TEST(OnlineTeacherTest, MastersOfTheComputedTypeChangeNoBit) {
+  PackedRun run;
+  run.distillation = {0.9f, 2.0f, Divergence::kForward};
+  const absl::StatusOr<PackedRecord> fp32 = TrainPacked(run);
+  ASSERT_TRUE(fp32.ok()) << fp32.status();
+  run.dtype = DType::kBFloat16;
+  for (const char* strategy : {"no_shard", "shard_grad_op", "full_shard"}) {
+    SCOPED_TRACE(strategy);
+    run.strategy = strategy;
+    run.has_fp32_masters = false;
+    const absl::StatusOr<PackedRecord> rounded = TrainPacked(run);
+    ASSERT_TRUE(rounded.ok()) << rounded.status();
+    run.has_fp32_masters = true;
+    const absl::StatusOr<PackedRecord> unrounded = TrainPacked(run);
+    ASSERT_TRUE(unrounded.ok()) << unrounded.status();
+    EXPECT_EQ(rounded->losses, unrounded->losses);
+    EXPECT_EQ(rounded->norms, unrounded->norms);
+    EXPECT_TRUE(rounded->weights == unrounded->weights);
+    for (size_t step = 0; step < 3; ++step) {
+      EXPECT_NEAR(rounded->losses[step], fp32->losses[step], 0.02 * fp32->losses[step]);
+      EXPECT_NEAR(rounded->norms[step], fp32->norms[step], 0.05 * fp32->norms[step]);
+    }
+  }
+  // In fp16 the gradients of the logits, too, are scaled.
+  run.dtype = DType::kFloat16;
+  run.has_fp32_masters = false;
+  run.loss_scale = 1024;
+  const absl::StatusOr<PackedRecord> scaled = TrainPacked(run);
+  ASSERT_TRUE(scaled.ok()) << scaled.status();
+  for (size_t step = 0; step < 3; ++step) {
+    EXPECT_NEAR(scaled->losses[step], fp32->losses[step], 0.005 * fp32->losses[step]);
+    EXPECT_NEAR(scaled->norms[step], fp32->norms[step], 0.01 * fp32->norms[step]);
+  }
+
+  TrainOptions options;
+  const auto masters = [&options] {
+    return FrozenTrainerOptionsFor(options, "teacher", nullptr)
+        .sharding.mixed_precision.master_dtype;
+  };
+  EXPECT_EQ(masters(), DType::kFloat32);
+  options.param_dtype = DType::kBFloat16;
+  EXPECT_EQ(masters(), DType::kBFloat16);
+  options.quantized_weights = true;
+  EXPECT_EQ(masters(), DType::kFloat32);
+  options = TrainOptions();
+  options.param_dtype = DType::kFloat16;
+  EXPECT_EQ(masters(), DType::kFloat32);
+}
+
 TEST(OnlineTeacherTest, TheProgramLearnsFromAModel) {
   const fs::path scratch = Scratch();
   const auto model = [](const char* name) {
@@ -415,6 +586,24 @@ TEST(OnlineTeacherTest, TheProgramLearnsFromAModel) {
     EXPECT_EQ(other.exit_code, 0) << other.output;
     EXPECT_NE(StepFacts(scratch / name), StepFacts(scratch / "alone"));
   }
+  const Flags traced = {"--world_size=2", "--strategy=full_shard", "--trace=2:3"};
+  const Outcome with_trace = train("traced", traced);
+  ASSERT_EQ(with_trace.exit_code, 0) << with_trace.output;
+  EXPECT_EQ(StepFacts(scratch / "alone"), StepFacts(scratch / "traced"));
+  const std::string trace = Read(scratch / "traced" / "trace.json");
+  for (const char* name : {"forward teacher model.layers.0", "gather teacher model.layers.0",
+                           "forward model.layers.0", "gather model.layers.0"}) {
+    EXPECT_THAT(trace, HasSubstr(absl::StrCat("\"", name, "\"")));
+  }
+  const Outcome planned =
+      train("planned", {absl::StrCat("--teacher=", model("gemma3_vision_tiny")), "--dry_run"});
+  EXPECT_EQ(planned.exit_code, 0) << planned.output;
+  EXPECT_THAT(planned.output, HasSubstr(": fits"));
+  // The student alone would fit.
+  const Outcome lacking =
+      train("lacking", {"--memory_limit=1MB", "--world_size=2", "--strategy=full_shard"});
+  EXPECT_NE(lacking.exit_code, 0) << lacking.output;
+  EXPECT_THAT(lacking.errors, HasSubstr(absl::StrCat("--teacher=", model("mistral_tiny"), ": ")));
   const Outcome resumed =
       train("four", {absl::StrCat("--resume=", CheckpointPath((scratch / "four").string(), 2)),
                      absl::StrCat("--teacher=", model("gpt2_tiny")), "--world_size=2"});

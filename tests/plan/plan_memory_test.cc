@@ -122,7 +122,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> LoadTeacher(Rank& rank, const TrainOpti
   of_teacher.tokenizer = "byte";
   of_teacher.router_dtype = options.router_dtype;
   ZEROTH_ASSIGN_OR_RETURN(const ModelSource source, ModelSource::Open(of_teacher));
-  return LoadReference(rank, source, options);
+  return LoadFrozen(rank, source, options, "teacher");
 }
 
 absl::Status RunRank(const TrainOptions& options, Communicator& world, MemoryStats& stats) {
