@@ -341,7 +341,7 @@ TEST(OptionsTest, EveryWordSetsItsEnumeratorAndIsWrittenBack) {
       EXPECT_EQ(OptionText(option, options), word) << option.name;
     }
   }
-  EXPECT_EQ(choices, 27);
+  EXPECT_EQ(choices, 28);
   EXPECT_EQ(options.like, Like::kDeepspeed);
   EXPECT_EQ(options.layout, LayoutKind::kRows);
   EXPECT_EQ(options.optimizer_state_dtype, DType::kUInt8);
