@@ -30,7 +30,7 @@ std::string Error(const nlohmann::json& config) {
 
 TEST(ConfigKeysTest, TheKeysThatTransformersWritesAreKnown) {
   const nlohmann::json configs = Configs();
-  EXPECT_EQ(configs.size(), 12u);
+  EXPECT_EQ(configs.size(), 13u);
   for (const auto& [family, config] : configs.items()) EXPECT_EQ(Error(config), "") << family;
 }
 
