@@ -169,19 +169,19 @@ TEST_P(StrategySuite, LowPrecisionTakesHalfTheTraffic) {
                 ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model, options));
                 // Across groups sums are sent in fp32, so that they are rounded once.
                 const MeshView& mesh = ViewOf(*sharding);
-                const auto total = [&] {
-                  int64_t total = 0;
+                const auto sent_bytes = [&] {
+                  int64_t bytes_of_groups = 0;
                   for (const Communicator* group : std::set<const Communicator*>{
                            &mesh.shard_gather(), &mesh.shard_reduce(), &mesh.data_reduce()}) {
                     for (const CommStats::Counter& counter : group->stats().counters()) {
-                      total += counter.bytes;
+                      bytes_of_groups += counter.bytes;
                     }
                   }
-                  return total;
+                  return bytes_of_groups;
                 };
-                const int64_t before = total();  // of loading
+                const int64_t before = sent_bytes();  // of loading
                 ZEROTH_RETURN_IF_ERROR(ToyTrain(*sharding, world.rank(), 1));
-                if (world.rank() == 0) sent = total() - before;
+                if (world.rank() == 0) sent = sent_bytes() - before;
                 return absl::OkStatus();
               }),
               absl::OkStatus());
