@@ -8,6 +8,7 @@
 #include "zeroth/kernels/cpu/cpu_kernels.h"
 #include "zeroth/kernels/cpu/parallel.h"
 #include "zeroth/kernels/distillation/distillation.h"
+#include "zeroth/kernels/distillation/row_parts_cpu.h"
 #include "zeroth/kernels/linear_cross_entropy/linear_cross_entropy_cpu.h"
 #include "zeroth/kernels/matrix.h"
 
@@ -157,23 +158,6 @@ absl::Status DistillStatistics(const DistillStatisticsCall& call, CpuKernels&) {
 }
 const OnCpu<DistillStatistics> distill_statistics;
 
-// Combines the statistics `at` and `at` + 1 of the parts of a row.
-SoftmaxSum Combine(const DistillGradientCall& call, int64_t row, int64_t at) {
-  return CombineSoftmaxParts(call.statistics + row * kDistillStatistics + at, call.parts,
-                             call.rows * kDistillStatistics);
-}
-
-// Returns log(sum of e^x) of the whole row.
-double LogOf(const SoftmaxSum& all) { return static_cast<double>(all.max) + std::log(all.sum); }
-
-double SumOfParts(const DistillGradientCall& call, int64_t row, int64_t at) {
-  double sum = 0;
-  for (int64_t part = 0; part < call.parts; ++part) {
-    sum += static_cast<double>(call.statistics[(part * call.rows + row) * kDistillStatistics + at]);
-  }
-  return sum;
-}
-
 // Lists the columns of the teacher and the target, and what is subtracted from their gradients.
 void FindSubtracted(const DistillGradientCall& call, int64_t row, const std::vector<double>& p,
                     double of_teacher, double of_target, SubtractedColumns& subtracted) {
@@ -217,10 +201,10 @@ absl::Status DistillGradient(const DistillGradientCall& call, CpuKernels&) {
         continue;
       }
       const double entropy = TeacherProbabilities(call.teacher, row, p);
-      const SoftmaxSum hard = Combine(call, row, 0);
-      const SoftmaxSum soft = Combine(call, row, 3);
-      const double kl = entropy - SumOfParts(call, row, 5) + LogOf(soft);
-      const double next_token = LogOf(hard) - SumOfParts(call, row, 2);
+      const SoftmaxSum hard = Combine<kDistillStatistics>(call, row, 0);
+      const SoftmaxSum soft = Combine<kDistillStatistics>(call, row, 3);
+      const double kl = entropy - SumOfParts<kDistillStatistics>(call, row, 5) + LogOf(soft);
+      const double next_token = LogOf(hard) - SumOfParts<kDistillStatistics>(call, row, 2);
       call.losses[row] =
           static_cast<float>(alpha * temperature * temperature * kl + (1 - alpha) * next_token);
       if (to == nullptr) continue;

@@ -7,13 +7,10 @@
 #include "zeroth/kernels/cuda/dispatch.h"
 #include "zeroth/kernels/cuda/warp.h"
 #include "zeroth/kernels/distillation/distillation.h"
+#include "zeroth/kernels/distillation/row_parts_device.h"
 
 namespace zeroth::cuda {
 namespace {
-
-constexpr int kRowThreads = 256;
-// Stands for the maximum of no logits; every logit is larger.
-constexpr float kBelowAll = -3.0e38f;
 
 // The teacher's distribution at a position: token j has the probability
 // exp(log_probs[j] / T - largest) / sum.
@@ -79,36 +76,6 @@ __global__ void __launch_bounds__(kRowThreads) StatisticsKernel(DistillStatistic
   out[5] = agreed;
 }
 
-// The maximum and the sum of exponentials of a whole row, from two statistics of its parts.
-struct WholeSum {
-  float max = kBelowAll;
-  float sum = 0.0f;
-};
-
-__device__ const float* StatisticsOf(const DistillGradientCall& call, int64_t part) {
-  return call.statistics + (part * call.rows + blockIdx.x) * kDistillStatistics;
-}
-
-__device__ WholeSum Combine(const DistillGradientCall& call, int at) {
-  WholeSum all;
-  for (int64_t part = 0; part < call.parts; ++part) {
-    all.max = fmaxf(all.max, StatisticsOf(call, part)[at]);
-  }
-  for (int64_t part = 0; part < call.parts; ++part) {
-    const float* const of_part = StatisticsOf(call, part) + at;
-    all.sum = __fmaf_rn(of_part[1], expf(of_part[0] - all.max), all.sum);
-  }
-  return all;
-}
-
-__device__ float SumOfParts(const DistillGradientCall& call, int at) {
-  float sum = 0.0f;
-  for (int64_t part = 0; part < call.parts; ++part) {
-    sum = __fadd_rn(sum, StatisticsOf(call, part)[at]);
-  }
-  return sum;
-}
-
 template <typename T>
 __global__ void __launch_bounds__(kRowThreads) GradientKernel(DistillGradientCall call) {
   ZEROTH_SHARED(float, scratch, [kRowThreads / 32]);
@@ -129,8 +96,8 @@ __global__ void __launch_bounds__(kRowThreads) GradientKernel(DistillGradientCal
   const float* const log_probs = teacher.log_probs + row * teacher.k;
   const int32_t* const ids = teacher.ids + row * teacher.k;
   const TeacherSum known = SumTeacher(log_probs, teacher.k, inverse, scratch);
-  const WholeSum hard = Combine(call, 0);
-  const WholeSum soft = Combine(call, 3);
+  const WholeSum hard = Combine<kDistillStatistics>(call, 0);
+  const WholeSum soft = Combine<kDistillStatistics>(call, 3);
   float entropy = 0.0f;
   for (int64_t j = threadIdx.x; j < teacher.k; j += kRowThreads) {
     const float below = log_probs[j] * inverse - known.largest;
@@ -139,8 +106,9 @@ __global__ void __launch_bounds__(kRowThreads) GradientKernel(DistillGradientCal
   }
   entropy = BlockSum<kRowThreads>(entropy, scratch);
   if (threadIdx.x == 0) {
-    const float kl = entropy - (SumOfParts(call, 5) - soft.max) + logf(soft.sum);
-    const float next_token = logf(hard.sum) - (SumOfParts(call, 2) - hard.max);
+    const float kl =
+        entropy - (SumOfParts<kDistillStatistics>(call, 5) - soft.max) + logf(soft.sum);
+    const float next_token = logf(hard.sum) - (SumOfParts<kDistillStatistics>(call, 2) - hard.max);
     call.losses[row] = alpha * temperature * temperature * kl + (1.0f - alpha) * next_token;
   }
   if (call.dlogits == nullptr) return;

@@ -8,6 +8,7 @@
 #include "zeroth/core/base/ignored_target.h"
 #include "zeroth/kernels/cpu/cpu_kernels.h"
 #include "zeroth/kernels/cpu/parallel.h"
+#include "zeroth/kernels/distillation/row_parts_cpu.h"
 #include "zeroth/kernels/divergence/divergence.h"
 #include "zeroth/kernels/linear_cross_entropy/linear_cross_entropy_cpu.h"
 #include "zeroth/kernels/matrix.h"
@@ -153,38 +154,17 @@ absl::Status DivergenceStatistics(const DivergenceStatisticsCall& call, CpuKerne
 }
 const OnCpu<DivergenceStatistics> divergence_statistics;
 
-const float* StatisticsOf(const DivergenceGradientCall& call, int64_t part, int64_t row) {
-  return call.statistics + (part * call.rows + row) * kDivergenceStatistics;
-}
-
-// Combines the statistics `at` and `at` + 1 of the parts of a row.
-SoftmaxSum Combine(const DivergenceGradientCall& call, int64_t row, int64_t at) {
-  return CombineSoftmaxParts(StatisticsOf(call, 0, row) + at, call.parts,
-                             call.rows * kDivergenceStatistics);
-}
-
-// Returns log(sum of e^x) of the whole row.
-double LogOf(const SoftmaxSum& all) { return static_cast<double>(all.max) + std::log(all.sum); }
-
 // Returns the mean of the difference in statistic 7 under the distribution `all`, whose maximum in
 // a part is statistic `at`.
 double MeanDifference(const DivergenceGradientCall& call, int64_t row, int64_t at,
                       const SoftmaxSum& all) {
   double sum = 0;
   for (int64_t part = 0; part < call.parts; ++part) {
-    const float* const of_part = StatisticsOf(call, part, row);
+    const float* const of_part = StatisticsOf<kDivergenceStatistics>(call, part, row);
     const double below = static_cast<double>(of_part[at]) - static_cast<double>(all.max);
     sum += std::exp(below) * static_cast<double>(of_part[7]);
   }
   return sum / all.sum;
-}
-
-double TargetLogit(const DivergenceGradientCall& call, int64_t row) {
-  double sum = 0;
-  for (int64_t part = 0; part < call.parts; ++part) {
-    sum += static_cast<double>(StatisticsOf(call, part, row)[2]);
-  }
-  return sum;
 }
 
 absl::Status DivergenceGradient(const DivergenceGradientCall& call, CpuKernels&) {
@@ -204,14 +184,14 @@ absl::Status DivergenceGradient(const DivergenceGradientCall& call, CpuKernels&)
         }
         continue;
       }
-      const SoftmaxSum hard = Combine(call, row, 0);
-      const SoftmaxSum soft = Combine(call, row, 3);
-      const SoftmaxSum teacher = Combine(call, row, 5);
+      const SoftmaxSum hard = Combine<kDivergenceStatistics>(call, row, 0);
+      const SoftmaxSum soft = Combine<kDivergenceStatistics>(call, row, 3);
+      const SoftmaxSum teacher = Combine<kDivergenceStatistics>(call, row, 5);
       const double mean =
           is_reverse ? MeanDifference(call, row, 3, soft) : MeanDifference(call, row, 5, teacher);
       const double student_over_teacher = LogOf(soft) - LogOf(teacher);
       const double kl = mean + (is_reverse ? -student_over_teacher : student_over_teacher);
-      const double next_token = LogOf(hard) - TargetLogit(call, row);
+      const double next_token = LogOf(hard) - SumOfParts<kDivergenceStatistics>(call, row, 2);
       call.losses[row] =
           static_cast<float>(alpha * temperature * temperature * kl + (1 - alpha) * next_token);
       if (to == nullptr) continue;

@@ -6,14 +6,11 @@
 #include "zeroth/kernels/cuda/cuda_kernels.h"
 #include "zeroth/kernels/cuda/dispatch.h"
 #include "zeroth/kernels/cuda/warp.h"
+#include "zeroth/kernels/distillation/row_parts_device.h"
 #include "zeroth/kernels/divergence/divergence.h"
 
 namespace zeroth::cuda {
 namespace {
-
-constexpr int kRowThreads = 256;
-// Stands for the maximum of no logits; every logit is larger.
-constexpr float kBelowAll = -3.0e38f;
 
 // A block processes a row.
 __global__ void __launch_bounds__(kRowThreads) StatisticsKernel(DivergenceStatisticsCall call) {
@@ -69,34 +66,12 @@ __global__ void __launch_bounds__(kRowThreads) StatisticsKernel(DivergenceStatis
   out[7] = weighted;
 }
 
-// The maximum and the sum of exponentials of a whole row, from two statistics of its parts.
-struct WholeSum {
-  float max = kBelowAll;
-  float sum = 0.0f;
-};
-
-__device__ const float* StatisticsOf(const DivergenceGradientCall& call, int64_t part) {
-  return call.statistics + (part * call.rows + blockIdx.x) * kDivergenceStatistics;
-}
-
-__device__ WholeSum Combine(const DivergenceGradientCall& call, int at) {
-  WholeSum all;
-  for (int64_t part = 0; part < call.parts; ++part) {
-    all.max = fmaxf(all.max, StatisticsOf(call, part)[at]);
-  }
-  for (int64_t part = 0; part < call.parts; ++part) {
-    const float* const of_part = StatisticsOf(call, part) + at;
-    all.sum = __fmaf_rn(of_part[1], expf(of_part[0] - all.max), all.sum);
-  }
-  return all;
-}
-
 // Returns the mean of statistic 7's d under the distribution `all`, whose maximum in a part is
 // statistic `at`.
 __device__ float MeanDifference(const DivergenceGradientCall& call, int at, const WholeSum& all) {
   float sum = 0.0f;
   for (int64_t part = 0; part < call.parts; ++part) {
-    const float* const of_part = StatisticsOf(call, part);
+    const float* const of_part = StatisticsOf<kDivergenceStatistics>(call, part);
     sum = __fmaf_rn(of_part[7], expf(of_part[at] - all.max), sum);
   }
   return sum / all.sum;
@@ -117,18 +92,15 @@ __global__ void __launch_bounds__(kRowThreads) GradientKernel(DivergenceGradient
   const float temperature = call.options.temperature;
   const float inverse = 1.0f / temperature;
   const float alpha = call.options.alpha;
-  const WholeSum hard = Combine(call, 0);
-  const WholeSum soft = Combine(call, 3);
-  const WholeSum teacher = Combine(call, 5);
+  const WholeSum hard = Combine<kDivergenceStatistics>(call, 0);
+  const WholeSum soft = Combine<kDivergenceStatistics>(call, 3);
+  const WholeSum teacher = Combine<kDivergenceStatistics>(call, 5);
   const float mean = is_reverse ? MeanDifference(call, 3, soft) : MeanDifference(call, 5, teacher);
   if (threadIdx.x == 0) {
     const float student_over_teacher = soft.max - teacher.max + logf(soft.sum / teacher.sum);
     const float kl = is_reverse ? mean - student_over_teacher : mean + student_over_teacher;
-    float target_logit = 0.0f;
-    for (int64_t part = 0; part < call.parts; ++part) {
-      target_logit = __fadd_rn(target_logit, StatisticsOf(call, part)[2]);
-    }
-    const float next_token = logf(hard.sum) - (target_logit - hard.max);
+    const float next_token =
+        logf(hard.sum) - (SumOfParts<kDivergenceStatistics>(call, 2) - hard.max);
     call.losses[row] = alpha * temperature * temperature * kl + (1.0f - alpha) * next_token;
   }
   if (call.dlogits == nullptr) return;

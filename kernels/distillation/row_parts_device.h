@@ -1,0 +1,53 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// For kernels in which a block processes a row whose vocabulary is divided into parts. A call has
+// `parts` times `rows` times kStatistics statistics; the block's row is blockIdx.x.
+
+#pragma once
+
+#include <cstdint>
+
+#include "zeroth/core/device/cuda/kernel_language.h"
+
+namespace zeroth::cuda {
+
+inline constexpr int kRowThreads = 256;
+// Stands for the maximum of no logits; every logit is larger.
+inline constexpr float kBelowAll = -3.0e38f;
+
+template <int64_t kStatistics, typename Call>
+__device__ const float* StatisticsOf(const Call& call, int64_t part) {
+  return call.statistics + (part * call.rows + blockIdx.x) * kStatistics;
+}
+
+// The maximum and the sum of exponentials of a whole row.
+struct WholeSum {
+  float max = kBelowAll;
+  float sum = 0.0f;
+};
+
+// Combines the maxima and sums of the parts, which are the statistics `at` and `at` + 1.
+template <int64_t kStatistics, typename Call>
+__device__ WholeSum Combine(const Call& call, int at) {
+  WholeSum all;
+  for (int64_t part = 0; part < call.parts; ++part) {
+    all.max = fmaxf(all.max, StatisticsOf<kStatistics>(call, part)[at]);
+  }
+  for (int64_t part = 0; part < call.parts; ++part) {
+    const float* const of_part = StatisticsOf<kStatistics>(call, part) + at;
+    all.sum = __fmaf_rn(of_part[1], expf(of_part[0] - all.max), all.sum);
+  }
+  return all;
+}
+
+// Adds the statistic `at` of the parts in their order.
+template <int64_t kStatistics, typename Call>
+__device__ float SumOfParts(const Call& call, int at) {
+  float sum = 0.0f;
+  for (int64_t part = 0; part < call.parts; ++part) {
+    sum = __fadd_rn(sum, StatisticsOf<kStatistics>(call, part)[at]);
+  }
+  return sum;
+}
+
+}  // namespace zeroth::cuda
