@@ -109,6 +109,11 @@ bool Operation::Require(bool condition, const char* field, absl::string_view pro
   return condition || Fail(field, problem);
 }
 
+bool Operation::Part(int64_t begin, int64_t count, int64_t all) {
+  return Require(begin >= 0 && count >= 0 && begin + count <= all, "count",
+                 absl::StrCat("is ", count, " from ", begin, " on, expected a part of ", all));
+}
+
 bool Operation::HasShape(const char* field, const Tensor& tensor, const Shape& shape) {
   return tensor.shape() == shape || WrongShape(field, tensor, shape.ToString());
 }

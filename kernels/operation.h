@@ -117,6 +117,8 @@ class Operation {
 
   // Fails unless `condition` holds. `problem` says what `field` is and what was expected.
   bool Require(bool condition, const char* field, absl::string_view problem);
+  // Fails unless [begin, begin + count) is a part of [0, all).
+  bool Part(int64_t begin, int64_t count, int64_t all);
 
  private:
   bool HasShape(const char* field, const Tensor& tensor, const Shape& shape);

@@ -54,9 +54,7 @@ absl::Status DistillStatistics(Kernels& kernels, const DistillStatisticsArgs& ar
   call.columns = args.logits.dim(1);
   call.begin = args.begin;
   call.count = args.count;
-  op.Require(args.begin >= 0 && args.count >= 0 && args.begin + args.count <= call.columns, "count",
-             absl::StrCat("is ", args.count, " from ", args.begin, " on, expected a part of ",
-                          call.columns));
+  op.Part(args.begin, args.count, call.columns);
   op.Count("targets", args.targets, call.rows, DType::kInt32);
   op.Exactly("statistics", args.statistics, {call.rows, kDistillStatistics}, DType::kFloat32);
   if (!IsTeacher(op, args.teacher, call.rows, call.teacher)) return op.status();

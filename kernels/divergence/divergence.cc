@@ -26,9 +26,7 @@ absl::Status DivergenceStatistics(Kernels& kernels, const DivergenceStatisticsAr
   call.columns = args.logits.dim(1);
   call.begin = args.begin;
   call.count = args.count;
-  op.Require(args.begin >= 0 && args.count >= 0 && args.begin + args.count <= call.columns, "count",
-             absl::StrCat("is ", args.count, " from ", args.begin, " on, expected a part of ",
-                          call.columns));
+  op.Part(args.begin, args.count, call.columns);
   op.Count("targets", args.targets, call.rows, DType::kInt32);
   op.Exactly("statistics", args.statistics, {call.rows, kDivergenceStatistics}, DType::kFloat32);
   CheckDistillation(op, args.options);

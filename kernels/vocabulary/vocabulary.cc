@@ -36,11 +36,6 @@ DividedLossPlan PlanDividedLossOnGpu(const PlanDividedLossCall& call) {
 namespace kernels {
 namespace {
 
-bool IsPart(Operation& op, int64_t first, int64_t count, int64_t all) {
-  return op.Require(first >= 0 && count >= 0 && first + count <= all, "count",
-                    absl::StrCat("is ", count, " from ", first, " on, expected a part of ", all));
-}
-
 bool IsMatrix(Operation& op, const Tensor& logits) {
   return op.Kind("logits", logits, DType::kFloat32) &&
          (logits.shape().rank() == 2 || op.WrongShape("logits", logits, "[rows, columns]"));
@@ -59,7 +54,7 @@ absl::StatusOr<DividedLossPlan> PlanDividedLoss(Kernels& kernels, int64_t rows, 
 
 absl::Status LocalIds(Kernels& kernels, const LocalIdsArgs& args) {
   Operation op("LocalIds", kernels);
-  IsPart(op, args.first, args.count, args.vocab);
+  op.Part(args.first, args.count, args.vocab);
   if (op.Kind("ids", args.ids, DType::kInt32)) {
     op.Count("local", args.local, args.ids.numel(), DType::kInt32);
   }
@@ -75,7 +70,7 @@ absl::Status SoftmaxStatistics(Kernels& kernels, const SoftmaxStatisticsArgs& ar
   if (!IsMatrix(op, args.logits)) return op.status();
   const int64_t rows = args.logits.dim(0);
   const int64_t columns = args.logits.dim(1);
-  IsPart(op, args.begin, args.count, columns);
+  op.Part(args.begin, args.count, columns);
   op.Count("targets", args.targets, rows, DType::kInt32);
   op.Exactly("statistics", args.statistics, {rows, kSoftmaxStatistics}, DType::kFloat32);
   if (!op.ok()) return op.status();
