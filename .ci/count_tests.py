@@ -48,7 +48,7 @@ def main(events, state, known, inapplicable):
                 run = identity["testResult"]
                 for output in event.get("testResult", {}).get("testActionOutput", []):
                     if output["name"] == "test.xml":
-                        # Of several attempts the last one counts.
+                        # If a test was attempted several times, the last attempt counts.
                         path = urllib.request.url2pathname(urllib.parse.urlparse(output["uri"]).path)
                         files[run["label"], run.get("run"), run.get("shard")] = path
             if "testSummary" in event:

@@ -291,7 +291,7 @@ TEST(ApiTest, AStepContinuesAfterAnErrorInAPassIfNothingIsLost) {
       EXPECT_FALSE(evaluate(step.context()).ok());
       expect_refused(step.Update(*training.optimizer));
     }
-    // As the first of three steps.
+    // The step is the first of ThreeSteps.
     TrainingStep step(*training.sharded);
     EXPECT_FALSE(evaluate(step.context()).ok());
     EXPECT_FALSE(training.model.Loss(step.context(), bad).ok());
@@ -441,7 +441,7 @@ TEST(ApiTest, ResumesFromACheckpointAtAnotherWorldSize) {
     return absl::OkStatus();
   });
   const auto load = [&](Training& training) -> absl::Status {
-    // As an evaluation may leave a gather for a unit that it did not reach.
+    // An evaluation may leave a prefetched gather of a unit that it did not reach.
     Sharding& sharding = training.sharded->sharding();
     ZEROTH_RETURN_IF_ERROR(
         sharding.scheduler().Unshard(*sharding.units().back(), /*async=*/true).status());
@@ -479,7 +479,7 @@ TEST(ApiTest, ResumesFromACheckpointAtAnotherWorldSize) {
   });
 }
 
-// As a program that is told to end in the middle of a step may save.
+// A program that gets SIGTERM in the middle of a step may save there.
 TEST(ApiTest, ASaveWithinAStepHasTheStateBeforeTheStep) {
   const Weights expected = Train(2, {}, ThreeSteps);
   const std::string out = ::testing::TempDir() + "/api_save_within";

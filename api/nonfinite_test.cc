@@ -221,7 +221,7 @@ TEST(NonFiniteTest, ATeacher) {
 
 TEST(NonFiniteTest, AStepThatIsFiniteTheSecondTime) {
   EXPECT_THAT(Find(Case()), StartsWith("in a repetition, every value of the step is finite"));
-  // Nor does an operation see the results that a second forward leaves out.
+  // No operation sees results that a second forward leaves out.
   for (const auto what : {ActivationCheckpointing::kBlock, ActivationCheckpointing::kSelective,
                           ActivationCheckpointing::kElementwise, ActivationCheckpointing::kMlp}) {
     Case computed_again;

@@ -144,7 +144,7 @@ def torch_attention_milliseconds(torch, shape, runs):
     batch, seq, heads, kv_heads, head_dim = shape
 
     def random_heads(count):
-        # As a projection leaves them: tokens outermost.
+        # The layout that a projection writes: tokens outermost.
         values = torch.randn(batch, seq, count, head_dim, device="cuda", dtype=torch.bfloat16)
         return values.transpose(1, 2).requires_grad_()
 

@@ -152,7 +152,7 @@ struct StepRunner {
     waited += result.waited.value_or(0);
     return absl::OkStatus();
   }
-  // Begins anew to measure.
+  // Starts a new measurement.
   void Clear() {
     steps = 0;
     waited = 0;

@@ -94,7 +94,7 @@ class HfWeights final : public WeightsSource {
 
   absl::Status ReadElements(absl::string_view name, int64_t begin,
                             absl::Span<float> out) const override;
-  // As TensorFile::RawBytes.
+  // The same as TensorFile::RawBytes.
   absl::StatusOr<std::vector<uint8_t>> RawBytes(absl::string_view name, int64_t begin,
                                                 int64_t end) const;
 

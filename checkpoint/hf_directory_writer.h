@@ -71,7 +71,7 @@ class HfDirectoryWriter {
   // `name`: see HfTokenizerFileNames().
   absl::Status WriteTokenizerFile(const std::string& name, absl::string_view content);
 
-  // As TensorFileWriter::Write.
+  // The same as TensorFileWriter::Write.
   absl::Status Write(absl::string_view name, int64_t begin, absl::Span<const float> values);
 
   // Checks that every element was written, flushes everything, and renames the directory.

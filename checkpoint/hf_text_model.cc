@@ -32,8 +32,7 @@ struct ImageFamily {
   // Prefixes, after "model.", of tensors that are not the text model's, and what they are.
   std::vector<absl::string_view> others;
   absl::string_view others_in_words;
-  // The sizes that transformers' configuration of the text model has by default, which published
-  // files may leave out.
+  // transformers' default sizes of the text model, which published config.json files may omit.
   nlohmann::json defaults;
 };
 

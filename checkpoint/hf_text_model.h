@@ -28,10 +28,10 @@ struct HfTextModel {
 bool HasTextModel(const HfConfig& config);
 
 // Returns the text model of such a model: the object "text_config", where missing sizes are those
-// of transformers' defaults, and the language model's tensors, under the prefix of
-// published files or that of transformers' modules. The other parts, such as the vision tower, are
-// never read. InvalidArgument if "text_config" is no object, or if the files have the same tensor
-// under two names.
+// of transformers' defaults, and the language model's tensors, under the prefix of published files
+// or that of transformers' modules. The other parts, such as the vision tower, are never read.
+// InvalidArgument if "text_config" is not an object, or if the files have the same tensor under two
+// names.
 absl::StatusOr<HfTextModel> ExtractTextModel(const HfConfig& config,
                                              std::shared_ptr<const WeightsSource> weights);
 

@@ -89,7 +89,8 @@ TEST(MergedWeightsTest, AddsTheAdaptersInBothLayoutsAndAnyRange) {
   }
 }
 
-// Of W + B A, whose rows are (30 + 20 * 10, 31 + 20 * 11) and (32 + 21 * 10, 33 + 21 * 11).
+// A magnitude is the norm of a row or column of W + B A, whose rows are (30 + 20 * 10, 31 + 20 *
+// 11) and (32 + 21 * 10, 33 + 21 * 11).
 TEST(MergedWeightsTest, MagnitudesAreTheNormsOfRowsOrColumns) {
   const TemporaryDirectory dir;
   const auto model =

@@ -134,7 +134,7 @@ TEST_F(TensorCopyTest, RefusesShapesThatTheRelayoutDoesNotFit) {
   EXPECT_THAT(message(*Source({9, 2}), Copy(Relayout::kSeparateHalves, 3)),
               HasSubstr("3 attention heads divide into even parts"));
   EXPECT_THAT(message(*Source({4, 2}), Copy(Relayout::kSeparateHalves, 0)), HasSubstr("0 att"));
-  // As many as a GGUF file can say, so that twice as many do not fit.
+  // The largest count that a GGUF file can hold; twice as many overflow.
   const int64_t most = std::numeric_limits<int64_t>::max();
   EXPECT_THAT(message(*Source({4, 2}), Copy(Relayout::kSeparateHalves, most)),
               HasSubstr("attention heads divide into even parts"));

@@ -40,8 +40,8 @@ class DocumentReader {
   // `cuts_at_spaces` is the tokenizer's CutsAtSpaces(). Errors of SequentialFile.
   static absl::StatusOr<DocumentReader> Open(const DataFile& file, bool cuts_at_spaces,
                                              size_t part_bytes = kPartBytes);
-  // Opens a file of records, whose columns are renamed by `columns`, which, if not null, must
-  // outlive the reader.
+  // Opens a file of records and renames its columns by `columns` (null: keeps the names), which
+  // must outlive the reader.
   static absl::StatusOr<DocumentReader> OpenRecords(const DataFile& file, ColumnNames* columns);
 
   // Reads the next part; false at the end. InvalidArgument names a record that is not a JSON object

@@ -24,7 +24,7 @@ class Permutation {
   // 1 <= size <= 2^62.
   Permutation(int64_t size, uint64_t seed, uint64_t epoch);
 
-  // The image of `index`, which is in [0, size).
+  // Returns where the permutation puts `index`. 0 <= index < size.
   int64_t operator()(int64_t index) const;
 
  private:

@@ -129,7 +129,7 @@ TEST_F(ParquetReaderTest, TheTrainerReadsEachKindOfRecord) {
   }
 }
 
-// As the hub lays a data set out: shards in data/, with text about them.
+// The hub's layout of a data set: shards in data/, a description beside it.
 TEST_F(ParquetReaderTest, ReadsADirectoryOfShards) {
   const std::string bytes = ReadFile(PathOf("text"), 1 << 20).value();
   std::filesystem::create_directory(dir_.File("data"));

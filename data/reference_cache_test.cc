@@ -72,7 +72,7 @@ TEST(ReferenceCacheTest, AFileHasTheLossesOfItsKeyOrNone) {
     const auto changed = ReadReferenceCache(path, key);
     EXPECT_EQ(changed.status().code(), absl::StatusCode::kDataLoss) << i;
   }
-  // Not even one that is JSON of great depth.
+  // Deeply nested JSON is refused, too.
   ASSERT_EQ(WriteFileDurably(path, std::string(content.size(), '[')), absl::OkStatus());
   EXPECT_EQ(ReadReferenceCache(path, key).status().code(), absl::StatusCode::kDataLoss);
   for (const size_t size : {content.size() + 1, content.size() - 1, size_t{10}, size_t{0}}) {

@@ -124,7 +124,7 @@ class TokenShardWriter {
     std::string path;
     // Every id is below this. Ids have 16 bits if this is at most 65536, otherwise 32.
     int32_t vocab_size = 0;
-    // Most tokens of a shard.
+    // The maximum number of tokens of a shard.
     int64_t shard_tokens = int64_t{1} << 30;
   };
   // How much has been written. Another writer can resume here.

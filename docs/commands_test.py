@@ -82,7 +82,7 @@ def main():
         shutil.move(os.path.join(folder, "made/final"), os.path.join(folder, "model"))
         count = 0
         for page in sys.argv[4:5] + sys.argv[6:]:
-            # Each page begins without what the commands of another have converted.
+            # Each page begins without the GGUF files that another page's commands wrote.
             for made in glob.glob(os.path.join(folder, "*.gguf")):
                 os.remove(made)
             for line, shown in commands(page):

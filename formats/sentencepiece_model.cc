@@ -17,13 +17,13 @@ namespace {
 
 // Fields of ModelProto.
 constexpr uint64_t kPieces = 1, kTrainer = 2, kNormalizer = 3;
-// Of SentencePiece.
+// Fields of message SentencePiece.
 constexpr uint64_t kText = 1, kScore = 2, kType = 3;
-// Of TrainerSpec.
+// Fields of message TrainerSpec.
 constexpr uint64_t kModelType = 3, kVocabSize = 4, kSuffix = 24, kByteFallback = 35, kUnkId = 40,
                    kBosId = 41, kEosId = 42, kPadId = 43, kUnkPiece = 45, kBosPiece = 46,
                    kEosPiece = 47, kPadPiece = 48;
-// Of NormalizerSpec.
+// Fields of message NormalizerSpec.
 constexpr uint64_t kName = 1, kCharsmap = 2, kDummyPrefix = 3, kRemoveSpaces = 4, kEscapeSpaces = 5;
 
 absl::Status ForEachField(absl::string_view message,

@@ -157,7 +157,7 @@ TEST(ConfigKeysTest, OldAndNewKeysOfGemmaMeanTheSame) {
   }
 }
 
-// As published, by older and newer transformers.
+// The published configurations, as older and newer transformers write them.
 TEST(ConfigKeysTest, APhiRotatesAPartOfAHeadByALongRope) {
   nlohmann::json config = Configs()["phi3"];
   config["hidden_size"] = 32;

@@ -73,7 +73,8 @@ class GenerateTest : public ::testing::TestWithParam<const char*> {};
 TEST_P(GenerateTest, WithACacheLogitsAreThoseOfTheWholeSequence) {
   TinyModel tiny(GetParam());
   ASSERT_TRUE(tiny.model().SupportsCache());
-  // Beyond windows and old contexts, but for a model whose rotations depend on the length.
+  // The lengths exceed windows and the original context, except for a model whose rotations depend
+  // on the length.
   const int64_t valid = tiny.model().CacheValidUpTo();
   const std::vector<int32_t> tokens = tiny.RandomTokens(valid > 0 ? valid : 30);
   const std::vector<float> whole = tiny.LogitsOf(tokens);
@@ -178,7 +179,7 @@ TEST(GenerateLongropeTest, TheCacheIsFilledAgainBeyondTheOriginalContext) {
   EXPECT_EQ(stale.code(), absl::StatusCode::kFailedPrecondition) << stale;
 }
 
-// As many tokens as an integer holds: until a token that ends the text.
+// The largest integer asks for tokens until one ends the text.
 TEST_P(GenerateTest, AnyNumberOfTokensMayBeAskedFor) {
   TinyModel tiny(GetParam());
   GenerateOptions options;

@@ -249,7 +249,7 @@ absl::StatusOr<std::unique_ptr<LanguageModel>> ModelRegistry::Create(const nlohm
   if (options.lora.enabled()) {
     ZEROTH_RETURN_IF_ERROR(FreezeAllButAdapters(*model, options.lora));
   }
-  // Neither with modules to save: it has no gradient.
+  // A router's bias never has a gradient, even if its module is one of those to save.
   for (RouterBias* bias : ModulesOf<RouterBias>(*model)) bias->parameter().set_requires_grad(false);
   if (options.fp8) ZEROTH_RETURN_IF_ERROR(UseFp8(*model));
   const bool has_router_options = options.router.fp32 || options.router.z_loss > 0;

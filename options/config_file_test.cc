@@ -69,7 +69,7 @@ T Draw(std::mt19937_64& random) {
                                          "2GiB"};
     return kTexts[random() % std::size(kTexts)];
   } else if constexpr (std::is_same_v<T, double>) {
-    // Of all magnitudes, with all digits.
+    // Numbers of all magnitudes, with all digits.
     const double magnitude = std::ldexp(static_cast<double>(random() >> 11), -53);
     return std::ldexp(magnitude, static_cast<int>(random() % 2000) - 1000);
   } else {

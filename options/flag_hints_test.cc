@@ -14,7 +14,7 @@ TEST(FlagHintsTest, OtherFrameworksNamesAreKnown) {
   EXPECT_EQ(DidYouMean("max_steps"), "; did you mean --steps?");
   EXPECT_EQ(DidYouMean("learning_rate"), "; did you mean --lr?");
   EXPECT_EQ(DidYouMean("per_device_train_batch_size"), "; did you mean --batch_size?");
-  // As Megatron-LM and Lightning write them.
+  // These are spellings of Megatron-LM and Lightning.
   EXPECT_EQ(DidYouMean("micro-batch-size"), "; did you mean --batch_size?");
   EXPECT_EQ(DidYouMean("bf16"), "; did you mean --param_dtype=bf16 --reduce_dtype=bf16?");
 }

@@ -52,7 +52,7 @@ class FullBuffers {
   // Gives back the unit's buffer, if it has one. `last_use` is the event of its last use; nullptr
   // if that is done. The compute stream waits for it before memory returns to the allocator.
   void Release(const Unit& unit, std::shared_ptr<Event> last_use);
-  // As BufferSet::Trim.
+  // Calls BufferSet::Trim.
   absl::Status Trim();
 
  private:

@@ -604,8 +604,8 @@ absl::Status RecomputingStepOf(Sharding& sharding, size_t inside) {
   return scheduler.FinishBackward();
 }
 
-// Of four units in a recomputed block, as many stay gathered for their backward as have a buffer
-// beside the block's, and one in any case. The others are gathered a third time.
+// A recomputed block has four nested units. Those that get a buffer beside the block's stay
+// gathered for their backward, at least one. The others are gathered a third time.
 TEST(SchedulerTest, RecomputedUnitsStayGatheredWithinTheBuffers) {
   constexpr int kInside = 4;
   constexpr int kBlocksOfFive = 3;
@@ -782,7 +782,7 @@ TEST(SchedulerTest, GatheringWhatIsGatheredDoesNothing) {
                           ZEROTH_RETURN_IF_ERROR(scheduler.BeforeForward(unit, false));
                           ZEROTH_RETURN_IF_ERROR(scheduler.AfterForward(unit, false));
                           ZEROTH_TOY_EXPECT(unit.state() == UnitState::kGathered);
-                          // Nor does the end of a step.
+                          // EndStep does not free it either: it is refused.
                           ZEROTH_RETURN_IF_ERROR(ExpectError(scheduler.EndStep(),
                                                              absl::StatusCode::kFailedPrecondition,
                                                              {"'h.0'", "in use", "Reshard"}));

@@ -160,7 +160,7 @@ TEST_F(StatePassesTest, MemoryIsThreeChunksWhateverTheState) {
   EXPECT_EQ(Staging().peak_bytes, 0);
 }
 
-// A failed stream stays failed, hence a device for each place.
+// A failed stream stays failed, so each place has its own device.
 TEST(StatePassesFailureTest, EveryTransferThatBreaksIsAnErrorThatLeavesNothingUnderWay) {
   constexpr int64_t kTransfers = 30;  // ten chunks, each with two reads and a write
   for (int64_t good = 0; good <= kTransfers; ++good) {

@@ -106,8 +106,8 @@ class Unit {
 
   // Allocates the shards, zeroed. `shard_rank` is this rank's index among the layout's shards.
   // `offload`, which outlives the unit, says which state lies in its store; nullptr: none.
-  // InvalidArgument if the unit has replicated gradients, and they are to be kept in another type
-  // than they are reduced in.
+  // InvalidArgument if the unit has replicated gradients that are kept in another dtype than they
+  // are reduced in.
   static absl::StatusOr<std::unique_ptr<Unit>> Create(UnitSpec spec, int index,
                                                       const LayoutOptions& options, int shard_rank,
                                                       Device& device,

@@ -24,7 +24,7 @@ class UnitTest : public testing::Test {
     return *Unit::Create({"h.3", {&weight_, &frozen_, &empty_, &scalar_}}, 0, {shard_count, 0},
                          shard_rank, *device_);
   }
-  // As a strategy would before BeginGather.
+  // Does what a strategy does before BeginGather.
   void GiveFullBuffers(Unit& unit) {
     for (int i = 0; i < unit.segment_count(); ++i) {
       unit.segment(i).full = *Tensor::Zeros(*device_, Shape({unit.segment_layout(i).numel}),

@@ -72,7 +72,7 @@ absl::StatusOr<TrainOptions> WithInitAdapter(TrainOptions options) {
   ZEROTH_RETURN_IF_ERROR(Adopt("lora_modules_to_save", unset.lora_modules_to_save,
                                absl::StrJoin(adapter.modules_to_save, ","),
                                options.lora_modules_to_save));
-  // Another dropout than before is no contradiction.
+  // The dropout may differ from the earlier run's.
   if (options.lora_dropout == unset.lora_dropout) options.lora_dropout = adapter.dropout;
   // Different spellings of targets may mean the same layers; OpenInitAdapter compares the layers.
   if (options.lora_targets == unset.lora_targets) {

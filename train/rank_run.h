@@ -91,7 +91,7 @@ class RankRun {
   // Compares replicas before each checkpoint, and every --check_replicas_every steps if that is
   // above 0; never if it is below 0.
   absl::Status CheckReplicasAfter(int64_t steps, bool last);
-  // True if there is to be a checkpoint after `steps` steps. `last`: the run ends there.
+  // True if the run saves a checkpoint after `steps` steps. `last`: the run ends there.
   bool SavesAfter(int64_t steps, bool last) const {
     const int64_t every = options_.checkpoint_every;
     return store_ != nullptr && store_->can_save() &&

@@ -301,8 +301,8 @@ void QuantizeQ6_K(Values values, uint8_t* out) {
       codes[i] = static_cast<uint8_t>(Nearest(values[i] / scale, -32, 31) + 32);
     }
   }
-  // Of each 128 elements, the low four bits of i and i + 64 share a byte, and the upper two bits of
-  // i, i + 32, i + 64 and i + 96.
+  // In each group of 128 elements, the low four bits of i and i + 64 share a byte, and so do the
+  // upper two bits of i, i + 32, i + 64 and i + 96.
   for (size_t half = 0; half < 2; ++half) {
     const uint8_t* const c = codes.data() + 128 * half;
     for (size_t i = 0; i < 64; ++i) {

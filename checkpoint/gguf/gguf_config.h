@@ -203,8 +203,8 @@ absl::StatusOr<std::optional<GgufVocabulary>> VocabularyOf(const GgufMetadata& m
 
 // Returns tokenizer.json, or SentencePiece's tokenizer.model, and tokenizer_config.json: contents
 // by name. Unimplemented for a `pre` of another name, since a reader would silently split words in
-// the wrong places, and for what a tokenizer.model cannot express: a suffix, or a `bos` that is no
-// prefix. InvalidArgument for tokens that are spelled alike.
+// the wrong places, and for what a tokenizer.model cannot express: a suffix, or a `bos` that is not
+// a prefix. InvalidArgument for tokens that are spelled alike.
 absl::StatusOr<std::map<std::string, std::string>> HfTokenizerFiles(
     const GgufVocabulary& vocabulary);
 

@@ -886,7 +886,7 @@ TEST_F(SmallModelTest, APartOfAModelIsRefused) {
 }
 
 TEST_F(SmallModelTest, AHeadThatRepeatsTheEmbeddingIsTheEmbedding) {
-  // As older exporters wrote GPT-2; a separate head is kept.
+  // Older exporters wrote the head of GPT-2, too. It is kept if it differs from the embedding.
   for (const float last : {1.0f, 2.0f}) {
     GgufMetadata metadata;
     metadata.SetString("general.architecture", "gpt2");

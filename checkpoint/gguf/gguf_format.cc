@@ -20,7 +20,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little,
               "files are little-endian and read as they are");
 
-// Fewest bytes of a value of type T in a file.
+// The minimum size of a value of type T in a file, in bytes.
 template <typename T>
 constexpr size_t MinBytes() {
   if constexpr (std::is_same_v<T, std::string>) return 8;
@@ -157,7 +157,8 @@ absl::StatusOr<GgufValue> ReadValue(Reader& reader) {
   return value;
 }
 
-// Fewest bytes of a pair and of a tensor; bounds their counts by the file's length.
+// The minimum size of a pair and of a tensor, in bytes, which bounds their counts by the file's
+// length.
 constexpr size_t kMinPairBytes = 8 + 1 + 4 + 1;
 constexpr size_t kMinTensorBytes = 8 + 1 + 4 + 4 + 8;
 

@@ -132,7 +132,7 @@ inline constexpr absl::string_view kGgufMagic = "GGUF";
 inline constexpr uint32_t kGgufVersion = 3;
 inline constexpr uint32_t kGgufDefaultAlignment = 32;
 inline constexpr char kGgufAlignmentKey[] = "general.alignment";
-// Most dimensions of a tensor, and most bytes of its name, that llama.cpp reads.
+// llama.cpp reads at most this many dimensions of a tensor, and bytes of its name.
 inline constexpr int kMaxGgufRank = 4;
 inline constexpr size_t kMaxGgufTensorName = 63;
 // Longest key that the format allows.

@@ -143,7 +143,7 @@ TEST(CheckpointSaverTest, SkippedSavesAreSkippedByAll) {
                    ZEROTH_ASSIGN_OR_RETURN(const bool now, SaveVersion(state, saver, step));
                    if (now) saved[static_cast<size_t>(world.rank())].push_back(step);
                  }
-                 // The last is worth waiting for.
+                 // The last save waits for a busy writer.
                  ZEROTH_ASSIGN_OR_RETURN(const bool last, SaveVersion(state, saver, 41, true));
                  if (last) saved[static_cast<size_t>(world.rank())].push_back(41);
                  return saver.Wait();

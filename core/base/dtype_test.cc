@@ -180,7 +180,7 @@ TEST(RoundingTest, RandomFloats) {
     const float any = std::bit_cast<float>(static_cast<uint32_t>(random()));
     ASSERT_NO_FATAL_FAILURE(ExpectRounds(any, ToBFloat16(any), kBFloat16Format));
     ASSERT_NO_FATAL_FAILURE(ExpectRounds(any, ToFloat16(any), kFloat16Format));
-    // Most of all floats are outside fp16, so aim some inside.
+    // Most floats are outside of fp16's range, so draw some inside.
     const float near_one = std::ldexp(any - std::floor(any), static_cast<int>(random() % 45) - 28);
     ASSERT_NO_FATAL_FAILURE(ExpectRounds(near_one, ToFloat16(near_one), kFloat16Format));
   }

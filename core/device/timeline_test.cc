@@ -181,7 +181,7 @@ TEST_F(TimelineTest, ChromeTraceHoldsEverySpanAndSample) {
   EXPECT_EQ(counters, 1);
 }
 
-// Two streams of one name, as those of a teacher and its student, may overlap.
+// Streams with the same name, such as a teacher's and its student's, may overlap.
 TEST_F(TimelineTest, ChromeTraceGivesOverlappingSlicesAnotherThread) {
   const std::vector<Timeline::Span> spans = {
       {"gather", "a", 1, 4, -1}, {"gather", "inside a", 1, 2, -1},   {"gather", "b", 3, 6, -1},

@@ -56,8 +56,9 @@ class ChatTemplate {
 
   // Writes a whole conversation, whose last message is the assistant's, with the tools that it may
   // call. InvalidArgument if the template leaves out the system's message, the tools, a tool call
-  // or a tool's result, or if the conversation up to a reply is written otherwise before that reply
-  // than as a prompt, and not opened like other replies; the message shows where the two differ.
+  // or a tool's result, or if it renders the conversation before a reply differently when the reply
+  // follows than as a prompt, and does not open the reply as it opens others; the message shows
+  // where the two texts differ.
   absl::StatusOr<Conversation> Render(absl::Span<const ChatMessage> messages,
                                       const ChatTools& tools = {}) const;
   // Writes a conversation whose last message is the user's or a tool's, and opens the assistant's

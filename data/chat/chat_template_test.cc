@@ -342,7 +342,7 @@ TEST(ChatTemplateTest, AnyTemplateIsRun) {
                     talk, "<eos>"),
             "<turn>userHello!<eos><turn>assistant{Hi there.<end><eos>}<turn>userBye<eos>"
             "<turn>assistant{See you.<end><eos>}");
-  // As DeepSeek R1: the prompt opens a <think> that the replies do not contain.
+  // Like DeepSeek R1's template: the prompt opens a <think> that the replies do not contain.
   EXPECT_EQ(
       spelled(
           R"({% for m in messages %}{{ '<turn>' + m.role + '\n' + m.content + '<end>' }}{% endfor %}

@@ -142,8 +142,8 @@ TEST_F(PairsTest, ScoredAnswersHaveOneTargetBehindTheirEnd) {
   }
 }
 
-// Of an answer cut to one token, the token before the target is the prompt's, whose score is the
-// same for both answers.
+// If an answer is truncated to one token, its only target follows the prompt's last token, which
+// scores both answers alike.
 TEST_F(PairsTest, AnswersCutToOneTokenHaveNoScore) {
   const std::string line = R"({"prompt": "T", "chosen": "kqkqk", "rejected": "qkzqk"})";
   EXPECT_TRUE(Encode(line, 3).ok());

@@ -199,7 +199,7 @@ TEST_F(ToolsTest, CallsWithoutContentAreExplained) {
               HasSubstr("the chat template cannot be run here for tool calls: line 11: "));
 }
 
-// As transformers: the template named tool_use if the record has tools, otherwise the one named
+// transformers uses the template named tool_use if the record has tools, otherwise the one named
 // default. The texts are those of apply_chat_template of transformers 5.24.
 TEST_F(ToolsTest, RecordsWithToolsUseTheTemplateNamedToolUse) {
   const std::string plain = ChatTemplate::Named("chatml", *tokenizer_)->jinja();
@@ -333,7 +333,7 @@ TEST_F(ToolsTest, MalformedToolsAreNamed) {
   }
 }
 
-// As Python's json.dumps and str.
+// The spellings are those of Python's json.dumps and str.
 TEST_F(ToolsTest, NumbersAreWrittenAsByPython) {
   const std::vector<std::pair<double, std::string>> numbers = {
       {0.5, "0.5"},

@@ -103,7 +103,7 @@ Symbols Bytes(absl::string_view word) {
 
 std::vector<Symbols> WordsOf(absl::string_view text) {
   std::vector<Symbols> words;
-  // As the tokenizer cuts them: cut at what is not UTF-8.
+  // The tokenizer passes the words that the pattern finds, split at bytes that are not UTF-8.
   Regex::Scratch scratch;
   const auto gpt2 = PreTokenizer::FromJson({{"type", "ByteLevel"}, {"add_prefix_space", false}});
   const absl::Status status =
@@ -275,7 +275,7 @@ TEST(BpeTokenizerTest, BadMergesAreNamed) {
   EXPECT_THAT(error("a xyz\n"), HasSubstr("\"xyz\" is not in the vocabulary"));
 }
 
-// As transformers makes a tokenizer of these files.
+// transformers makes the same tokenizer of these files.
 TEST(BpeTokenizerTest, TheConfigBesideAVocabularyCounts) {
   const Files files = FilesOf({{"h", "i"}});
   const auto open = [&files](const nlohmann::json& config, const char* added_tokens = nullptr) {

@@ -32,9 +32,9 @@ constexpr std::array<Form, 4> kForms = {{{"NFC", UTF8PROC_COMPOSE, false},
                                          {"NFKC", UTF8PROC_COMPOSE | UTF8PROC_COMPAT, true},
                                          {"NFKD", UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT, true}}};
 
-// Most bytes that are normalised together, because the library sorts combining marks in quadratic
-// time. Segments begin with an ASCII character, which no form changes or moves; only a longer text
-// without one is cut elsewhere.
+// At most this many bytes are normalised together, because the library sorts combining marks in
+// quadratic time. Segments begin with an ASCII character, which no form changes or moves; only a
+// longer text without one is cut elsewhere.
 constexpr size_t kMaxSegment = size_t{64} << 10;
 
 // Appends a form of `text`, which is valid UTF-8.

@@ -24,8 +24,8 @@ inline constexpr char kGpt2Pattern[] =
 // An expression in the syntax of Oniguruma, which Hugging Face uses. Immutable and thread-safe.
 class Regex {
  public:
-  // Most steps of one match. Usual patterns take about one per character of a word; this stops an
-  // expression that backtracks without end.
+  // The maximum number of steps of one match. Usual patterns take about one per character of a
+  // word; this stops an expression that backtracks without end.
   static constexpr uint32_t kMatchLimit = 50'000'000;
 
   // InvalidArgument quotes the pattern and what is wrong. Unimplemented names syntax that the two

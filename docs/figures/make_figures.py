@@ -279,8 +279,8 @@ def draw_memory():
     return svg(750, top + row * len(bars) + 10, parts)
 
 
-# Of parameters, gradients and optimizer state: which part of it a rank keeps, of RANKS_DRAWN, and which it
-# has while a step runs. `hybrid_shard` has groups of two ranks.
+# For parameters, gradients and optimizer state: the part that each of RANKS_DRAWN ranks keeps, and the part
+# that it holds while a step runs. `hybrid_shard` has groups of two ranks.
 RANKS_DRAWN = 4
 STRATEGIES = [
     ("no_shard", 1, ("all", "all", "all"), "all gradients are all-reduced"),

@@ -158,7 +158,7 @@ TEST(AdamWPlanTest, EveryCallIsInOneLaunchOnceAndUnchanged) {
   std::mt19937_64 random(20221);
   const auto below = [&](uint64_t limit) { return random() % limit; };
   for (uint64_t round = 0; round < 200; ++round) {
-    std::map<uint64_t, AdamWRangeCall> expected;  // by stream, which no two have
+    std::map<uint64_t, AdamWRangeCall> expected;  // by stream, different for each call
     std::vector<AdamWRangeCall> calls(below(300));
     for (AdamWRangeCall& call : calls) {
       call = below(2) == 0 ? Call(0, 4 * below(1 << 20))

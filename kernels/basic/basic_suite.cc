@@ -266,7 +266,7 @@ TEST_P(BasicSuite, DropoutDropsWhoTheDefinitionSays) {
   args.out = part;
   ASSERT_TRUE(kernels::Basic(kernels(), args).ok());
   EXPECT_EQ(Download(part), std::vector<float>(expected.begin() + 4 * cols, expected.end()));
-  // So do some columns, as a separate matrix.
+  // Some columns as a separate matrix, given cols as row_elements, have the same result.
   const int64_t begin = 13, width = 100;
   std::vector<float> columns, expected_columns;
   for (int64_t i = 0; i < rows * width; ++i) {

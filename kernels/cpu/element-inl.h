@@ -25,7 +25,7 @@
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/element-inl.h"
 
-// Of lambdas that take vectors by reference: in a call, the vectors would lie in memory.
+// Inlines lambdas that take vectors by reference. In a call, the vectors would lie in memory.
 #undef ZEROTH_INLINE_LAMBDA
 #define ZEROTH_INLINE_LAMBDA HWY_ATTR __attribute__((always_inline))
 

@@ -19,7 +19,7 @@ namespace zeroth {
 // The most taps of a ShortConvolution, and the most elements of a key of GatedDeltaRule.
 inline constexpr int64_t kMostTaps = 8;
 inline constexpr int64_t kMostKeyDim = 256;
-// Forward saves the states before every so many tokens; backward recomputes the states between.
+// Forward saves the state every kDeltaChunk tokens; backward recomputes the states between.
 inline constexpr int64_t kDeltaChunk = 64;
 
 // y[t] = silu(the sum over i of weight[i] x[t - (width - 1) + i]), for each channel. Taps that

@@ -11,7 +11,7 @@
 
 namespace zeroth::cpu {
 
-// Of one thread. At most batch * key_heads threads compute.
+// The floats of one thread. At most batch * key_heads threads compute.
 inline int64_t DeltaForwardFloats(const DeltaNetShape& shape) {
   const int64_t group = shape.value_heads / shape.key_heads;
   return group * shape.key_dim * shape.value_dim + 2 * shape.key_dim + 3 * shape.value_dim;
@@ -43,7 +43,8 @@ inline int64_t StateRows(int64_t key_dim) {
   return key_dim <= kManyStateRows ? kManyStateRows : kMostKeyDim;
 }
 
-// Of the gates and lengths of all tokens, four floats for each value head.
+// The floats for all tokens: the DeltaGates of each value head, two inverse lengths for each key
+// head.
 inline int64_t DeltaTokenFloats(const DeltaNetShape& shape) {
   return shape.batch * shape.seq * (4 * shape.value_heads + 2 * shape.key_heads);
 }
@@ -56,7 +57,7 @@ inline int64_t SequencesAtOnce(const DeltaNetShape& shape) {
   return std::clamp<int64_t>(kBlocksAtOnce / (shape.value_heads * Slices(shape)), 1, shape.batch);
 }
 
-// Of the blocks of a launch of backward.
+// The floats of all blocks of a launch of backward.
 inline int64_t DeltaBlockFloats(const DeltaNetShape& shape) {
   const int64_t rows = StateRows(shape.key_dim);
   const int64_t of_block =

@@ -71,7 +71,7 @@ struct DistillGradientArgs {
   Tensor targets;       // int32 [rows], local; rows with -100 do not count
   Tensor statistics;    // fp32 [parts, rows, kDistillStatistics], of all parts of the vocabulary
   Tensor divisor;       // fp32 [1]: divides the sum of losses
-  int64_t padding = 0;  // this many last columns are no tokens; their gradients are 0
+  int64_t padding = 0;  // the last `padding` columns are not tokens; their gradients are 0
   float grad_scale = 1.0f;
   float logit_cap = 0.0f;  // above 0: the gradients are those of the logits before this cap
   Tensor losses;           // fp32 [rows], overwritten; 0 for a row that does not count

@@ -72,7 +72,7 @@ struct GemmCall {
 struct BiasGradientCall {
   int64_t rows = 0;
   int64_t cols = 0;
-  int64_t stride = 0;  // of dy's rows
+  int64_t stride = 0;  // elements between rows of dy
   DType dtype = DType::kFloat32;
   const void* dy = nullptr;
   bool accumulate = false;

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kThreads = 512;
 constexpr int kWidth = 4;  // fp32 logits in 16 bytes
-// Threads of blocks that keep their row in shared memory.
+// Threads of a block that keeps its row in shared memory. A row of at most kShortRowBytes is short.
 constexpr int kLongRowThreads = 1024;
 constexpr int kShortRowThreads = 256;
 constexpr size_t kShortRowBytes = size_t{32} << 10;

@@ -135,7 +135,7 @@ class SoftmaxLossTest : public testing::Test {
 TEST_F(SoftmaxLossTest, RowsInSharedMemory) {
   const size_t shared = properties().shared_bytes_per_block;
   // Rows of a few elements, for blocks of few and of many threads, up to the longest that fits. One
-  // would fit into the default shared memory but for the kernel's static arrays.
+  // would fit into the default shared memory if the kernel had no static arrays.
   const auto longest = static_cast<int64_t>((shared - 128) / sizeof(float) / 8 * 8);
   for (const int64_t vocab : {int64_t{1}, int64_t{3}, int64_t{1000}, int64_t{8192}, int64_t{8193},
                               int64_t{12288}, longest - 3, longest}) {

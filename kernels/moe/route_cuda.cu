@@ -16,7 +16,7 @@
 namespace zeroth::cuda {
 namespace {
 
-// Kernels with a warp for each token have so many in a block.
+// The warps of a block in kernels that use one warp for each token.
 constexpr int kTokenWarps = 4;
 
 // Returns the token of this warp; it may be beyond the last.

@@ -29,7 +29,7 @@ class PreferenceSuite : public KernelsSuite {
 namespace {
 
 constexpr int32_t kIgnored = -100;
-// Of pairs.
+// The losses of pairs.
 constexpr PreferenceKind kKinds[] = {PreferenceKind::kDpo, PreferenceKind::kIpo,
                                      PreferenceKind::kSimpo, PreferenceKind::kOrpo,
                                      PreferenceKind::kReward};

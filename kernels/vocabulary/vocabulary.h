@@ -45,7 +45,7 @@ struct SoftmaxGradientArgs {
   Tensor statistics;    // fp32 [parts, rows, kSoftmaxStatistics], of all parts of the vocabulary
   Tensor divisor;       // fp32 [1]: divides the sum of losses; for the mean, `counted` of LocalIds
   Tensor row_weights;   // fp32 [rows]: multiply the rows' gradients. Undefined: all 1
-  int64_t padding = 0;  // this many last columns are no tokens; their gradients are 0
+  int64_t padding = 0;  // the last `padding` columns are not tokens; their gradients are 0
   float grad_scale = 1.0f;
   float logit_cap = 0.0f;  // above 0: the gradients are those of the logits before this cap
   Tensor losses;  // fp32 [rows], overwritten: -log softmax(logits)[target], or 0 for a row that
@@ -72,7 +72,7 @@ struct DividedLossPlan {
 namespace kernels {
 
 // Returns the plan for hidden [rows, dim] and a weight of all ranks together, [vocab, dim]. A chunk
-// has the logits of so many `models`: two with a teacher beside the student. Unimplemented if the
+// has the logits of `models` models: two with a teacher beside the student. Unimplemented if the
 // device has no operations for divided vocabularies.
 absl::StatusOr<DividedLossPlan> PlanDividedLoss(Kernels& kernels, int64_t rows, int64_t dim,
                                                 int64_t vocab, int64_t models = 1);

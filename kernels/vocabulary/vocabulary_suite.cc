@@ -136,7 +136,7 @@ TEST_P(VocabularySuite, RefusesMorePaddingThanColumns) {
   ExpectInvalid(kernels::SoftmaxGradient(kernels(), args), {"padding", "is 4", "3 columns"});
 }
 
-// Of Llama 3: chunks as large as the device's undivided loss has.
+// Llama 3's sizes: the chunks are as large as those of the device's undivided loss.
 TEST_P(VocabularySuite, PlansTheLossForTheDevice) {
   const absl::StatusOr<DividedLossPlan> plan =
       kernels::PlanDividedLoss(kernels(), 8192, 4096, 128256);

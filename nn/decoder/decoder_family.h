@@ -71,8 +71,8 @@ struct DecoderFamily {
   std::vector<ConfigKey> keys;
   std::vector<FixedKey> fixed;
   std::vector<DecoderPreset> presets;
-  // transformers' name of the model whose head scores texts; empty: the name of "architectures"
-  // with another end. No value: transformers has none, and a head that scores is refused.
+  // transformers' name of the model whose head scores texts; empty: the name in "architectures"
+  // with its end replaced. No value: transformers has none, and a head that scores is refused.
   std::optional<std::string> classifier = "";
 };
 

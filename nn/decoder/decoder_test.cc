@@ -316,7 +316,7 @@ TEST(DecoderTest, TwoObjectsOfRopeMustAgree) {
   config["rope_scaling"]["rope_theta"] = 300.0;
   EXPECT_EQ(ReadRope(config, {}, 9)->theta, 300.0);
 
-  // As when YaRN is added to what transformers 5 has saved.
+  // A user may add YaRN to a config.json of transformers 5.
   const auto refused = [&](const nlohmann::json& parameters) {
     config["rope_parameters"] = parameters;
     const std::string message = ReadRope(config, {}, 9).status().ToString();

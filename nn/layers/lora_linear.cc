@@ -130,7 +130,7 @@ absl::Status ValidateLoraOptions(const LoraOptions& options) {
                            "; leave one of them out");
     }
   }
-  // As float, in which layers compute, a dropout just below 1 would be 1.
+  // Layers compute in float, where a dropout just below 1 would round to 1.
   const auto dropout = static_cast<float>(options.dropout);
   if (options.rank >= 0 && std::isfinite(options.alpha) && dropout >= 0 && dropout < 1) {
     return absl::OkStatus();

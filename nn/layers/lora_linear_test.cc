@@ -327,7 +327,7 @@ TEST(LoraLinearTest, ModulesToSaveAreTrainedInFull) {
             std::string::npos);
 }
 
-// As attention with sinks.
+// A container that has parameters itself, like attention with sinks.
 class ContainerWithAParameter : public Module {
  public:
   ContainerWithAParameter(std::string name, std::unique_ptr<Linear> layer)

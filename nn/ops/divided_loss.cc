@@ -47,7 +47,7 @@ class DividedLoss {
   absl::Status Prepare();
   // Copies [columns(), dim] to the first rows of `to`, [width(), dim], and zeros to the others.
   absl::Status Pad(const Tensor& from, const Tensor& to);
-  // Returns the rows of the vocabulary of a padded [width(), dim].
+  // Returns the first columns() rows of `padded`, [width(), dim]: those without the padding.
   Tensor Unpadded(const Tensor& padded) const { return padded.View(0, Shape({columns(), dim()})); }
   absl::Status PrepareGradients();
   absl::Status Chunks();

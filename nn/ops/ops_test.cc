@@ -379,7 +379,8 @@ TEST(LossOpTest, ATeacherOfSeveralChunksGivesTheLossAndGradientsOfTheWhole) {
   }
 }
 
-// The factor that follows the loss would be silently left out of its gradients.
+// A recomputed module may not end in the loss: its gradients would silently lack the factor that
+// follows.
 TEST(LossOpTest, IsNotTheEndOfAModuleThatIsComputedAgain) {
   struct Head : Module {
     Head() : Module("head") {}

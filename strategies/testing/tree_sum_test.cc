@@ -31,7 +31,7 @@ int LevelsByTrial(int64_t n) {
 TEST(TreeSumTest, LevelsAreThoseThatATrialTakes) {
   for (int64_t n = 1; n <= 1000; ++n) {
     EXPECT_EQ(TreeSumLevels(n), LevelsByTrial(n)) << n;
-    // As the flag's help promises.
+    // The flag's help promises this bound.
     EXPECT_LE(int64_t{1} << (TreeSumLevels(n) - 1), n) << n;
   }
 }

@@ -231,8 +231,8 @@ TEST_F(BalanceRunTest, AModelWithoutExpertsHasNoRouters) {
   }
 }
 
-// Of equal logits the experts with the lower numbers are chosen: with weights of zero, 2 of 8 get
-// all tokens.
+// If logits are equal, the experts with the lowest numbers are chosen: with weights of zero, 2 of 8
+// get all tokens.
 TEST_F(BalanceRunTest, TheLoadOfExpertsIsReported) {
   for (const auto& [name, more] : std::vector<std::pair<std::string, Flags>>{
            {"alone", {"--world_size=1", "--grad_accum=2"}},

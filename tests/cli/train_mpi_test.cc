@@ -155,7 +155,7 @@ TEST_F(TrainMpiTest, AWorldSizeThatWasNotStartedIsRefused) {
   EXPECT_TRUE(absl::StrContains(ranks.output, "2 ranks have been started")) << ranks.output;
 }
 
-// As on a laptop without MPI.
+// A laptop may have no MPI.
 TEST(TrainWithoutMpiTest, AMissingLibraryIsSaid) {
   setenv("ZEROTH_MPI_LIBRARY", "/nowhere/libmpi.so", 1);
   const Outcome alone = RunTrainer(ByMpi(Scratch() / "out", {"--steps=1"}));
@@ -284,7 +284,8 @@ TEST_F(TrainMpiTest, ADirectoryThatRanksDoNotShareIsAnErrorAtTheStart) {
   }
 }
 
-// As when fewer machines are left after a failure: the same command in the same directory.
+// After a failure fewer machines may be left; the user gives the same command in the same
+// directory.
 TEST_F(TrainMpiTest, ARunGoesOnAtAnotherNumberOfRanks) {
   const fs::path out = Scratch() / "out";
   const Flags flags = {"--steps=3", "--checkpoint_every=1", "--keep_last=0",

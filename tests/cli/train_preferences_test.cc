@@ -243,7 +243,7 @@ TEST(TrainPreferencesTest, TheReferenceMayBeAnotherModel) {
   of_file.vocabulary = zeroth::GgufVocabularySource::kNone;
   ASSERT_EQ(zeroth::ConvertHfToGguf(*directory, gguf, of_file), absl::OkStatus());
   EXPECT_EQ(first_step("gguf", {"--reference=" + gguf})["loss"], there["loss"]);
-  // Adapters do not change what they are compared with, and tensor ranks divide that, too.
+  // Adapters do not change their reference model, which tensor ranks divide, too.
   const nlohmann::json adapters =
       first_step("adapters", {"--lora_rank=2", "--reference=" + other, "--tensor_parallel=2"});
   EXPECT_NEAR(adapters["loss"].get<double>(), there["loss"].get<double>(), 1e-5);

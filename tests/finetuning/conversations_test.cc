@@ -147,7 +147,7 @@ TEST_F(ConversationRunTest, TheMeanIsOverTheTargetsThatCount) {
   }
 }
 
-// As //tools/generate does with the run's model.
+// //tools/generate stops at the same tokens with the run's model.
 TEST_F(ConversationRunTest, SamplesStopWhereTheGenerationConfigSays) {
   Train("base", {"--steps=1"});
   const fs::path base = dir_ / "base/final";
@@ -261,7 +261,7 @@ TEST_F(ConversationRunTest, OtherWaysToTrain) {
   EXPECT_NE(Read(dir_ / "named/final/chat_template.jinja"), jinja);
   EXPECT_EQ(nlohmann::json::parse(Read(dir_ / "named/final/tokenizer_config.json")),
             nlohmann::json({{"eos_token", "<|im_end|>"}}));
-  // And one trained by a template of its own.
+  // A run may also be trained with a template from a file.
   Write(dir_ / "own.jinja", jinja + "{# own #}");
   EXPECT_EQ(Train("own", With(run, {"--chat_template=" + (dir_ / "own.jinja").string()})),
             assistant);

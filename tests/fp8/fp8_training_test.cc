@@ -110,7 +110,7 @@ std::vector<Batch> MicroBatches(const RunSetup& setup, int rank, int step) {
   const int rows = kGlobalRows / setup.world_size / count;
   std::vector<Batch> batches;
   for (int i = 0; i < count; ++i) {
-    // As Trainer hands micro-batches out: one to each rank, then the next.
+    // Trainer distributes micro-batches in this order: one to each rank, then the next.
     batches.push_back(Sequences(step, (i * setup.world_size + rank) * rows, rows));
   }
   return batches;
@@ -276,8 +276,7 @@ TEST_P(Fp8TrainingTest, ADeterministicBatchHasTheSameBitsAtEveryWorldSize) {
   }
 }
 
-// Smaller tensors have separate scales: the same gradient but for rounding, and eventually another
-// run.
+// Smaller tensors have separate scales, so gradients differ by rounding, and runs diverge in time.
 TEST_P(Fp8TrainingTest, MicroBatchesStayNearOneBatch) {
   const Record whole = Train(run_);
   run_.micro_batches = 2;

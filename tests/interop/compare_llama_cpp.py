@@ -241,7 +241,7 @@ def compare_tokenizer(programs, name, family, scratch):
                 wrong.append((case["text"], ids, case["ids"]))
             text = server.get("/detokenize", {"tokens": case["ids"]})["content"]
             back += text == case["decoded"]
-        # As text, so that llama.cpp adds the tokens that begin one.
+        # Prompts are sent as text, so that llama.cpp adds the tokens that begin a text.
         texts = [prompt + greedy(server, prompt, NEW_TOKENS, 1)[0] for prompt in PROMPTS]
     left_out = ", without %d that are not in %s" % (skipped, normal) if skipped else ""
     report(not wrong and back == len(cases) - skipped,

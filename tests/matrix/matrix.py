@@ -168,7 +168,7 @@ def draw(strength):
                 gain = sum(1 for others in itertools.combinations(cell, strength - 1)
                            if tuple((name, longer[name]) for name in AXES
                                     if name == axis or name in others) in missing)
-                # Of equals, the value that the cells have had least.
+                # Among equals, take the value that is rarest in the cells.
                 rank = (gain, -sum(1 for other in cells if other[axis] == value))
                 if best is None or rank > best[0]:
                     best = (rank, value)

@@ -32,7 +32,7 @@ constexpr double kRoutedGradientTolerance = 0.1;
 const MixedPrecision kReducedInFloat = {DType::kBFloat16, DType::kFloat32};
 const MixedPrecision kReducedInBFloat16 = {DType::kBFloat16, DType::kBFloat16};
 const MixedPrecision kHalf = {DType::kFloat16, DType::kFloat16};
-// So far below the largest fp16, 65504, that no step of these runs overflows.
+// Small enough that no step of these runs overflows fp16, whose maximum is 65504.
 constexpr double kQuietScale = 1024;
 // And so large that the first steps do.
 constexpr double kLoudScale = 16777216;

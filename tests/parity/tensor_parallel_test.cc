@@ -96,7 +96,7 @@ INSTANTIATE_TEST_SUITE_P(Strategies, TensorParallelTest, testing::ValuesIn(AllSe
 
 using TensorSettingsTest = OnTestDevice;
 
-// As without tensor ranks, sharding over the other ranks does not change a bit.
+// With tensor ranks, too, sharding over the other ranks changes no bit.
 TEST_F(TensorSettingsTest, StrategiesGiveTheSameBits) {
   for (const char* model : {"gpt2_tiny", "llama_tiny", "olmo2_tiny", "qwen3_moe_tiny"}) {
     const std::vector<RunSetup> setups = Divided(model, 4, 2);

@@ -102,7 +102,7 @@ absl::Status CountCalls(const TrainOptions& options, Communicator& world, Counts
 TEST(PlanOperationsTest, CallsAreTheRunsOwn) {
   for (const char* const preset : {"gpt2_nano", "llama_tiny"}) {
     for (const char* const strategy : {"no_shard", "full_shard"}) {
-      // Of six micro-batches, four are planned and two extrapolated.
+      // If there are six micro-batches, four are planned and two extrapolated.
       for (const int64_t micro_batches : {1, 6}) {
         TrainOptions options;
         options.data = "none";
@@ -205,9 +205,9 @@ TEST(PlanOperationsTest, ALayerHasTheseOperations) {
             "SwiGluBackward     1 calls  1 launches   1845.5 MB     0.0 GFLOP\n");
 }
 
-// Of 32768 tokens and 8 of 128 experts each. When each expert's warp walked over all pairs twice,
-// routing had 4 launches, and read 268 MB beside its tensors. Now the sort and what uses it access
-// 7 MB.
+// The shape has 32768 tokens with 8 of 128 experts each. When each expert's warp walked over all
+// pairs twice, routing had 4 launches, and read 268 MB beside its tensors. The sort and its readers
+// access 7 MB.
 TEST(PlanOperationsTest, RoutingSortsItsPairs) {
   const std::string text = LayerText(OnGpu("qwen3_30b_a3b", 16, 2048));
   std::string routing;

@@ -143,7 +143,7 @@ TEST(PlanTest, AWorldOf16384RanksIsOneRanksWork) {
   const auto at = [](const Plan& plan, MemoryCategory category) {
     return plan.memory[static_cast<size_t>(category)];
   };
-  // With sixteen times the ranks, each holds a sixteenth, but for alignment.
+  // With sixteen times the ranks, each holds a sixteenth, up to alignment.
   EXPECT_NEAR(static_cast<double>(at(some, MemoryCategory::kOptimizer)),
               16.0 * static_cast<double>(at(all, MemoryCategory::kOptimizer)),
               0.05 * static_cast<double>(at(some, MemoryCategory::kOptimizer)));

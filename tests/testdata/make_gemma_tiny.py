@@ -35,7 +35,7 @@ GEMMA2 = transformers.Gemma2Config(
     num_key_value_heads=2, head_dim=8, query_pre_attn_scalar=12, sliding_window=12, attn_logit_softcapping=1.5,
     final_logit_softcapping=0.8, max_position_embeddings=128, bos_token_id=256, eos_token_id=256, pad_token_id=None,
     dtype="float32", architectures=["Gemma2ForCausalLM"])  # yapf: disable
-# As published: what has transformers' default value is left out, the kinds of layers among it.
+# Like the published files, these omit keys with transformers' default values, such as the kinds of layers.
 GEMMA3 = {
     "architectures": ["Gemma3ForConditionalGeneration"],
     "model_type": "gemma3",

@@ -154,8 +154,8 @@ class Scripted {
   std::vector<std::string> asked_;
 };
 
-// Of the first pair the chosen answer is likelier in both ways, of the second in none, of the third
-// by its mean alone.
+// The chosen answer of the first pair is likelier by sum and by mean, that of the second by
+// neither, that of the third by its mean alone.
 TEST(PairsTest, AnswersAreComparedBySumAndByMean) {
   const TemporaryDirectory dir;
   const auto line = [](const char* chosen, const char* rejected) {

@@ -113,7 +113,7 @@ absl::Status PrintTopK(LoadedModel& loaded, const Tokenizer* tokenizer, const st
   ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<const Mixture> data,
                           OpenMixture(absl::GetFlag(FLAGS_data), data_options));
   for (const std::string& note : data->notes()) absl::FPrintF(stderr, "%s\n", note);
-  // As --attend_within=auto of the trainer.
+  // The same choice as --attend_within=auto of the trainer.
   options.loader.documents = data->has_marks() && loaded.model().TakesDocuments();
   if (tokenizer != nullptr) options.loader.end_of_text = tokenizer->end_of_text();
   absl::Time said = absl::Now();

@@ -65,7 +65,7 @@ class LoadedModel {
   // Returns the tokens that end a text, by the tokenizer, config.json and generation_config.json.
   absl::StatusOr<std::vector<int32_t>> StopTokens(const Tokenizer& tokenizer) const;
 
-  // As LanguageModel::Logits, for one sequence.
+  // The same as LanguageModel::Logits, for one sequence.
   absl::StatusOr<Tensor> Logits(absl::Span<const int32_t> tokens, int64_t from,
                                 KeyValueCache* cache);
   // Returns the logits, [batch, seq, vocab], of a batch, whose documents attend to themselves if it

@@ -407,7 +407,7 @@ class FollowTest(unittest.TestCase):
         self.train("--steps=4")
         self.assertEqual(self.end(follower)[0], 0)
         self.assertEqual(self.end(self.start("mlflow", python=PYTHON))[0], 0)
-        # As after a follower that was killed between sending and remembering.
+        # The state file of a follower that was killed after it sent points and before it recorded that.
         state_file = os.path.join(self.out, "follow.mlflow.json")
         with open(state_file, encoding="utf-8") as file:
             state = json.load(file)

@@ -43,7 +43,7 @@ struct LocalBuffers {
 // across ranks.
 class Rendezvous final : public CallLedger {
  public:
-  // As CallLedger's constructor.
+  // The arguments are those of CallLedger's constructor.
   Rendezvous(std::shared_ptr<WorldState> world, std::vector<int> world_ranks, std::string name);
 
   // `rank` issues a call. Returns the call's index, or the world's error.

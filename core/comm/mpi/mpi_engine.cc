@@ -133,7 +133,7 @@ void Engine::Run(absl::Duration timeout) {
   }
   thread->detach();
   std::unique_lock<std::mutex> lock(mutex_);
-  // Not so long that the clock's numbers overflow.
+  // Limited, because a longer timeout would overflow the clock.
   const auto most = absl::ToChronoMilliseconds(std::min(timeout, absl::Hours(24)));
   if (!changed_.wait_for(lock, most, [&] { return started_; })) {
     failure_ = SharedError(absl::DeadlineExceededError(

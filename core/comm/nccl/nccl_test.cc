@@ -552,7 +552,7 @@ class RecordedRank {
     return made;
   }
 
-  // As Play, directly.
+  // Enqueues the work of Play without a recording.
   absl::Status Enqueue() {
     ZEROTH_RETURN_IF_ERROR(sums_->AllReduce(values_, ReduceOp::kSum, *compute_, "sum"));
     ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Event> summed, compute_->Record());
@@ -799,7 +799,7 @@ TEST(NcclTest, AWorldStartsWithSeveralRoots) {
   EXPECT_EQ(nccl::emulation::StartsWithSeveralRoots() - before, kRanks);
 }
 
-// As for the launcher "nccl": without a launcher's variables, the world has one rank.
+// Like the launcher "nccl": without a launcher's variables, the world has one rank.
 TEST(NcclTest, WithoutALauncherThereIsOneRank) {
   for (const char* name :
        {"RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "SLURM_PROCID"}) {

@@ -110,7 +110,7 @@ class HandleSet {
   void AbortAll();
   // Waits until all communicators are freed that AbortAll started to free, on whatever thread.
   void AwaitFreed();
-  // As CallsInFlight::Unfinished, for the abort.
+  // Returns CallsInFlight::Unfinished, for the error of the abort.
   std::string Unfinished() const;
 
  private:

@@ -62,7 +62,7 @@ class CoordinatorWorldTest : public ::testing::Test {
   }
   void Send(int rank, const WireWriter& message) { Send(rank, message.bytes()); }
 
-  // The messages that are to be sent, by rank.
+  // The messages to send, by rank.
   std::vector<std::vector<std::string>> TakeMessages() {
     std::vector<std::vector<std::string>> messages;
     for (const CoordinatorWorld::Output& output : world_->TakeOutput()) {

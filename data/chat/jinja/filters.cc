@@ -34,7 +34,7 @@ struct JsonStyle {
   bool sort_keys = false;
 };
 
-// As json.dumps(value, ensure_ascii=False), at this depth.
+// Appends json.dumps(value, ensure_ascii=False), at this depth.
 void AppendJson(const JinjaValue& value, const JsonStyle& style, int64_t depth, std::string& out,
                 JinjaWork& work) {
   work.Count(value.Is(Kind::kString) ? value.text->size() : 0);

@@ -36,7 +36,7 @@ struct JinjaValue {
   Kind kind = Kind::kUndefined;
   int depth = 0;        // of nested lists and maps
   int64_t integer = 0;  // also of kBool
-  // Of kString; of kFloat: the number as Python writes it; of kUndefined: the name, maybe null.
+  // kString: the characters; kFloat: the number as Python writes it; kUndefined: the name, or null.
   std::shared_ptr<const std::string> text{};
   std::shared_ptr<const List> list{};
   std::shared_ptr<Map> map{};  // of kMap and kNamespace

@@ -54,7 +54,7 @@ struct Head {
   }
 
   // Returns the probabilities of keys 0 … t for query t, and the log of the sum of exponentials,
-  // that of the sink among them.
+  // including the sink's.
   std::vector<double> Row(const std::vector<double>& qkv, int64_t t, double& lse) const {
     std::vector<double> p(static_cast<size_t>(t + 1));
     for (int64_t u = 0; u <= t; ++u) {

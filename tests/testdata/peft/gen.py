@@ -25,7 +25,7 @@ NF4_BASE = "peft/nf4_base"
 ALL = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 STEPS, ROWS, LR = 3, 8, 1e-2
 
-# Folder: the base, and what its configuration has beside a rank of 3 and an alpha of 5.
+# Folder: the base, and the keys of its configuration besides a rank of 3 and an alpha of 5.
 ADAPTERS = {
     "llama_lora": ("llama_tiny", {"target_modules": ALL}),
     "llama_dora": ("llama_tiny", {"target_modules": ALL, "use_dora": True}),

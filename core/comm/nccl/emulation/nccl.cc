@@ -187,7 +187,7 @@ ncclResult_t Check(ncclComm_t communicator) {
   return state == ncclInProgress ? ncclInvalidUsage : state;
 }
 
-// Communicators that are to be freed at the end of a group.
+// Communicators to free at the end of a group.
 thread_local std::vector<ncclComm_t> group_aborts;
 
 // This stops nothing that runs on the device.
