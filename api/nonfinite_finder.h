@@ -25,7 +25,7 @@ namespace zeroth {
 // Used by one rank's thread only.
 class NonFiniteFinder : public CallWatch {
  public:
-  // `teacher` is that of a teacher on the same kernels, nullptr without one; messages name its
+  // `teacher` is the sharding of a teacher on the same kernels, or nullptr; messages name its
   // parameters as the teacher's. All arguments outlive the finder.
   NonFiniteFinder(Sharding& sharding, Kernels& kernels, const Sharding* teacher = nullptr);
   ~NonFiniteFinder() override;

@@ -31,7 +31,7 @@ absl::StatusOr<int64_t> MicroBatchesPerRank(int64_t micro_batches, int world_siz
 // all do.
 std::optional<int64_t> CountedTargets(absl::Span<const Batch> micro_batches);
 
-// What each rank tells the others at the end of a step, besides its losses.
+// The values that each rank sends to the others at the end of a step, besides its losses.
 struct RankReport {
   bool flag = false;
   double waited = 0;  // seconds that this rank waited for other ranks in the step before

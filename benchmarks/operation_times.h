@@ -39,7 +39,7 @@ class OperationTimes : public CallWatch {
   std::map<std::string, Time> times_;
 };
 
-// What rank 0 did in `steps` steps.
+// The work and waits of rank 0 in `steps` steps.
 struct StepTimes {
   int64_t steps = 0;
   double seconds = 0;  // of all these steps

@@ -28,7 +28,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Longest file beside the weights, as ReadJsonFile and the tokenizers' readers accept.
+// The maximum size of a file beside the weights, as in ReadJsonFile and the tokenizers' readers.
 constexpr size_t kMostBytes = size_t{64} << 20;
 
 constexpr char kExpected[] =

@@ -66,7 +66,7 @@ struct Place {
   int64_t columns = 0;
 };
 
-// What an expert has in a stack of matrices.
+// An expert's slice of a stack of matrices.
 struct Slice {
   std::string stored;
   int64_t expert = 0;

@@ -89,7 +89,7 @@ struct SafetensorsHeader {
   int64_t data_begin = 0;
 };
 
-// Longest accepted header, as in the format's reference implementation.
+// The longest accepted header in bytes, as in the format's reference implementation.
 inline constexpr int64_t kMaxSafetensorsHeaderBytes = 100'000'000;
 
 // Parses and checks the header of the file called `path`, which has `file_bytes` bytes and begins

@@ -32,7 +32,7 @@ class WeightsSource {
 
   // The name of this source in messages: a path.
   const std::string& description() const { return description_; }
-  // By name.
+  // The tensors by name.
   const TensorEntries& tensors() const { return tensors_; }
   // Sorted by bytes.
   std::vector<std::string> names() const;

@@ -26,7 +26,7 @@ struct TokenType {
   size_t bytes;
 };
 
-// By code; 0 is unused.
+// The types by code; 0 is unused.
 constexpr TokenType kTypes[] = {{"", 0},        {"uint8", 1},   {"int8", 1},
                                 {"int16", 2},   {"int32", 4},   {"int64", 8},
                                 {"float64", 8}, {"float32", 4}, {"uint16", 2}};

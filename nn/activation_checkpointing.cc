@@ -7,7 +7,7 @@
 namespace zeroth {
 namespace {
 
-// What the modules of one role recompute, for one value of ActivationCheckpointing.
+// The recomputation of modules of one role, for one value of ActivationCheckpointing.
 struct Choice {
   Module::Role role;
   Recomputes recomputes;

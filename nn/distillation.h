@@ -10,15 +10,15 @@
 
 namespace zeroth {
 
-// What a model's logits are made of: cap(hidden * weight^T).
+// The factors of a model's logits, cap(hidden * weight^T).
 struct HeadInputs {
   Tensor hidden;        // [batch, seq, dim], of all rows
   Tensor weight;        // [vocab, dim], or this tensor rank's part of the vocabulary
   float logit_cap = 0;  // LanguageModel::LogitCap
 };
 
-// What a teacher says about a micro-batch (Context::UseDistillation): the tokens that it finds
-// likeliest after each token, or everything.
+// A teacher's distributions for a micro-batch (Context::UseDistillation): its likeliest tokens
+// after each token, or all logits.
 struct Distillation {
   Tensor ids{};          // int32 [batch, seq, k]; undefined: `teacher` is set
   Tensor log_probs{};    // fp32 [batch, seq, k]

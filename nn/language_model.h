@@ -58,8 +58,8 @@ class LanguageModel : public Module {
   // context. Unimplemented for a reward model.
   absl::Status WithHeadInputs(Context& context, const Tensor& tokens,
                               absl::FunctionRef<absl::Status(const HeadInputs&)> use);
-  // True if Logits supports a cache. A custom model may return true if all of its attention is that
-  // of nn/layers, and its positions begin at Context::first_position.
+  // True if Logits supports a cache. A custom model may return true if all of its attention comes
+  // from nn/layers, and its positions begin at Context::first_position.
   virtual bool SupportsCache() const { return false; }
   // Above 0: sequences longer than this use other rotary frequencies (LongRoPE), so a cache filled
   // with at most this many tokens is stale for them.

@@ -101,7 +101,7 @@ class Tape {
   int ends_ = 0;
 };
 
-// What dropout's draws depend on, besides the dropout's name and the element's index.
+// The values on which dropout's draws depend, besides the dropout's name and the element's index.
 struct StepDraws {
   uint64_t seed = 0;
   int64_t step = 0;

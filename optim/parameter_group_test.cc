@@ -123,7 +123,7 @@ ParameterGroup Different() {
   return group;
 }
 
-// A parameter of a group has the bits of a run in which everything is set as for the group.
+// A parameter of a group gets the same bits as in a run whose options are those of the group.
 TEST(ParameterGroupTest, EachIsUpdatedAsIfAloneUnderEveryLayout) {
   AdamWOptions other;
   other.weight_decay = 0.3;

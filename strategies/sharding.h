@@ -126,7 +126,7 @@ class Sharding {
   absl::StatusOr<StateTensor> ZeroState(int64_t numel, DType dtype, absl::string_view what);
   Device& device() { return *device_; }
   absl::Span<Unit* const> units() const { return unit_pointers_; }
-  // By name; nullptr if there is none.
+  // Returns the unit of this name; nullptr if there is none.
   Unit* FindUnit(absl::string_view name) const;
   // FailedPrecondition names the first unit that is within a step, see Unit::ExpectBetweenSteps.
   absl::Status ExpectBetweenSteps(absl::string_view attempt) const;
@@ -160,7 +160,7 @@ class Sharding {
   using PartsOf =
       absl::FunctionRef<std::vector<ShardLayout::Piece>(const Unit& unit, int parameter)>;
   absl::Status Fill(const ParameterReader& reader, PartsOf parts);
-  // Returns the undivided parameter of which `mine` is this rank's part. Collective over the axis.
+  // Returns the undivided parameter; `mine` is this rank's part of it. Collective over the axis.
   absl::StatusOr<std::vector<float>> GatherUndivided(const Parameter& parameter,
                                                      const Tensor& mine);
 

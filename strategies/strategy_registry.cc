@@ -25,7 +25,7 @@ struct Entry {
 
 using Strategies = Registry<StrategyRegistry, Entry>;
 
-// What ZeRO, FSDP, FSDP2, Megatron-FSDP and DDP call these strategies.
+// The names of these strategies in ZeRO, FSDP, FSDP2, Megatron-FSDP and DDP.
 constexpr NamedElsewhere kElsewhere[] = {
     {"full_shard (ZeRO-3)",
      "zero3 zero_3 stage3 stage_3 3 fsdp fsdp2 fsdp1 fully_shard fullyshard optim_grads_params"},

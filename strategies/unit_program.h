@@ -80,7 +80,8 @@ struct UnitOp {
   bool accumulate = false;  // the reduce-scatter adds to `to`
 };
 
-// Returns the communicator of a collective. `post_forward` is that of OpGroup::kPostForward.
+// Returns the communicator of a collective. `post_forward` is the communicator of
+// OpGroup::kPostForward.
 Communicator& GroupOf(const UnitOp& op, const Unit& unit, Communicator* post_forward);
 
 struct UnitProgram {

@@ -5,7 +5,7 @@
 _PREFIXES = ["/usr", "/usr/local"]
 _LIBRARY_FOLDERS = ["lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu", "lib64", "lib"]
 
-# What sysroot() reads: for `environ` of rules whose results depend on it.
+# The variables that sysroot() reads, for `environ` of rules whose results depend on it.
 SYSROOT_VARIABLES = ["ZEROTH_TARGET", "ZEROTH_SYSROOT", "XDG_CACHE_HOME", "HOME"]
 
 def sysroot(ctx):

@@ -261,7 +261,7 @@ void Reporter::PrintHeader(double gemm_rate, int64_t steps) {
   const std::string name = !options.init_from.empty() ? options.init_from
                            : options.model.empty()    ? kDefaultModel
                                                       : options.model;
-  // By this line zeroth.train (tools/python) finds the directory that a run without --out has made.
+  // zeroth.train (tools/python) reads this line to find the directory of a run without --out.
   if (metrics_.has_value()) Say(absl::StrCat("out       ", out_));
   Say(absl::StrFormat("model     %s, %.2fM parameters, vocabulary %d, tokenizer %s", name,
                       static_cast<double>(ParameterCount(trainer_.model())) / 1e6,

@@ -87,7 +87,7 @@ absl::Status WithBaseDtype(const absl::Status& status, const TrainOptions& optio
   return status;
 }
 
-// What this rank reads of a checkpoint before it loads the state.
+// The parts of a checkpoint that this rank reads before it loads the state.
 struct OpenedCheckpoint {
   std::unique_ptr<CheckpointReader> reader;
   RunProgress progress;

@@ -35,7 +35,7 @@ struct RunLength {
   LrSchedule schedule;
 };
 
-// What a run reads, opened and checked once, and shared by all ranks of the process.
+// The inputs of a run, opened and checked once, and shared by all ranks of the process.
 struct RunInput {
   ModelSource source;
   std::unique_ptr<Tokenizer> tokenizer;                // null: unknown, the data are token files

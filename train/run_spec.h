@@ -18,8 +18,8 @@ struct RunSpec {
   // comm, world_size, threads_per_rank, seq_len, batch_size, grad_accum, init_from and the
   // adapter's. `out` is empty if the run makes a directory under kRunsDirectory.
   TrainOptions options;
-  // What config.toml stores to repeat the run: its ranks and threads, but no values that follow
-  // from other options, so that flags can still change those.
+  // The options that config.toml stores to repeat the run: with its ranks and threads, but without
+  // values that follow from other options, so that flags can still change those.
   TrainOptions config;
   bool ranks_are_threads = true;  // of this process, and not processes that a launcher started
 

@@ -26,7 +26,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Marks traffic on `stream`, for the second half of which the compute stream waits.
+// Marks traffic on `stream`. The compute stream waits during its second half.
 absl::Status MoveHalfBesideCompute(Timeline& timeline, Stream& compute, Stream& stream) {
   constexpr auto kHalf = std::chrono::milliseconds(20);
   ZEROTH_RETURN_IF_ERROR(timeline.Begin(stream, "all_gather h.1"));

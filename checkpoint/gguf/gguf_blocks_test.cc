@@ -103,8 +103,8 @@ std::vector<float> ThroughBlocks(GgufBlock type, const std::vector<float>& value
   return decoded;
 }
 
-// What a type can hold exactly, it holds exactly. Scales are powers of two, and the extreme codes
-// are used, so that there is one way to write each block.
+// Values that a type can represent are stored exactly. Scales are powers of two, and the extreme
+// codes are used, so that there is one way to write each block.
 TEST(GgufBlocksTest, ValuesOnTheGridComeBackExactly) {
   std::mt19937 random(3);
   for (const GgufBlock type : kAll) {

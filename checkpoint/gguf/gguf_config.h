@@ -150,8 +150,8 @@ enum class GgufTokenType : int32_t {
 };
 
 struct GgufVocabulary {
-  // By id, spelled in the byte alphabet, or as SentencePiece spells pieces; control tokens, and
-  // those that the user defined, are spelled as in text.
+  // The tokens by id, spelled in the byte alphabet, or as SentencePiece spells pieces; control
+  // tokens and user-defined tokens are spelled as in text.
   std::vector<std::string> tokens;
   std::vector<GgufTokenType> types;
   // "left right", in the order of application.

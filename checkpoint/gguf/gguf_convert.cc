@@ -256,7 +256,7 @@ absl::Status ConvertHfToGguf(const HfDirectory& model, const std::string& path,
   ZEROTH_ASSIGN_OR_RETURN(GgufMetadata metadata, GgufMetadataOf(model.config()));
   if (!options.name.empty()) metadata.SetString("general.name", options.name);
   ZEROTH_RETURN_IF_ERROR(AddVocabulary(model, options.vocabulary, &metadata));
-  // Tensors to quantise are declared as fp16, which those keep that cannot be quantised.
+  // Tensors to quantise are declared as fp16. Those that cannot be quantised stay fp16.
   ZEROTH_ASSIGN_OR_RETURN(
       const std::vector<TensorCopy> copies,
       PlanExport(model.weights(), metadata, options.mix ? DType::kFloat16 : options.dtype));

@@ -135,7 +135,7 @@ inline constexpr char kGgufAlignmentKey[] = "general.alignment";
 // llama.cpp reads at most this many dimensions of a tensor, and bytes of its name.
 inline constexpr int kMaxGgufRank = 4;
 inline constexpr size_t kMaxGgufTensorName = 63;
-// Longest key that the format allows.
+// The longest key that the format allows, in bytes.
 inline constexpr size_t kMaxGgufKey = 65535;
 // Arrays of arrays are legal, but nobody writes them, and hostile nesting would eat the stack.
 inline constexpr int kMaxGgufDepth = 4;

@@ -221,7 +221,7 @@ absl::StatusOr<std::optional<GgufVocabulary>> VocabularyOf(const GgufMetadata& m
         std::pair(kEosKey, &vocabulary.eos), std::pair(kPaddingKey, &vocabulary.padding)}) {
     ZEROTH_ASSIGN_OR_RETURN(*id, TokenId(metadata, key, tokens->size()));
   }
-  // What llama.cpp does without the keys.
+  // llama.cpp's defaults without the keys.
   if (is_sentencepiece && tokens->size() > 2) {
     vocabulary.unknown = vocabulary.unknown.value_or(0);
     vocabulary.bos = vocabulary.bos.value_or(1);

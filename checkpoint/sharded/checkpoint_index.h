@@ -34,8 +34,8 @@ inline constexpr char kCheckpointIndexName[] = "index.json";
 // The state that holds a parameter's values.
 inline constexpr char kParameterState[] = "param";
 inline constexpr int kCheckpointVersion = 1;
-// Longest index, or manifest of a shard, that readers accept. Checksums take 16 digits for each
-// block of 2^20 bytes, so no model needs this much.
+// The longest index, or manifest of a shard, that readers accept, in bytes. Checksums take 16
+// digits for each block of 2^20 bytes, so no model needs this much.
 inline constexpr size_t kMaxIndexBytes = size_t{1} << 31;
 // Bytes of a piece that share a checksum; checking one element reads this many.
 inline constexpr int64_t kCheckpointBlockBytes = int64_t{1} << 20;

@@ -100,7 +100,7 @@ absl::Status DroppedCall(int world_rank, const std::string& call, const absl::St
 // overflow the clock.
 std::chrono::nanoseconds OnClock(absl::Duration timeout);
 
-// What a rank asks for in Communicator::Split.
+// The arguments of a rank's Communicator::Split.
 struct SplitRequest {
   int color = 0;  // negative: the rank joins no group
   int key = 0;

@@ -57,7 +57,7 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> EncodeConversations(
     const std::vector<DataFile>& files, const ChatTemplate* chat, const Tokenizer& tokenizer,
     const ConversationOptions& options);
 
-// What rows of EncodeConversations hold.
+// Counts of the examples in the rows of EncodeConversations.
 struct ExampleCounts {
   int64_t examples = 0;   // a pair is one
   int64_t desirable = 0;  // of judged answers

@@ -6,7 +6,7 @@
 
 namespace zeroth {
 
-// What becomes of an example that is longer than a row.
+// How to treat an example that is longer than a row.
 enum class OnLong : uint8_t {
   kTruncate,  // its end is left out, and all of it if nothing before the cut is a target
   kSplit,     // it becomes several, each a row long but the last, without those that have no target

@@ -56,7 +56,7 @@ class PairsTest : public testing::Test {
     return OpenData(dir_.Write("o.jsonl", lines), options);
   }
 
-  // What the loader says about the rows: for each pair, what is learned of both answers.
+  // Returns the targets of both answers of each pair, as the loader marks them.
   std::vector<std::string> Spelled(const std::shared_ptr<const TokenSource>& rows,
                                    int64_t batch_size, int64_t world = 1, int64_t rank = 0) {
     LoaderOptions options;

@@ -172,7 +172,7 @@ absl::Status ChatTemplate::Probe(const ChatTools& tools) {
   const absl::string_view after_last = text.substr(places[3] + talk[3].content.size());
   const size_t earlier = places[1] + talk[1].content.size();
   const absl::string_view after_earlier = text.substr(earlier, places[2] - earlier);
-  // Several tokens may end a turn; those that follow it open the next.
+  // Several tokens may end a turn. The tokens behind the common beginning open the next turn.
   const size_t common = CommonBeginning(after_last, after_earlier).size();
   ZEROTH_ASSIGN_OR_RETURN(const auto last, FirstSpecial(*tokenizer_, after_last, common));
   ZEROTH_ASSIGN_OR_RETURN(const auto first, FirstSpecial(*tokenizer_, after_earlier, common));

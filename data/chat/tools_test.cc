@@ -64,7 +64,8 @@ class ToolsTest : public testing::Test {
     return ParseExample(*KindOfRecord(record), record, {});
   }
 
-  // What is written, with what is learned in brackets; or the message of an error.
+  // Returns the text that the template writes, with the targets in brackets, or the message of an
+  // error.
   std::string Spelled(const std::string& jinja, const std::string& text) {
     const auto chat = ChatTemplate::FromJinja(jinja, *tokenizer_);
     return chat.ok() ? Spelled(*chat, text) : std::string(chat.status().message());

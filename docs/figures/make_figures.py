@@ -169,7 +169,7 @@ def measure_loss(trainer):
 
 # ----------------------------------------------------------------------------------- memory, measured
 
-# What the chart shows: strategy, precision, lever as //benchmarks:memory names them; what to call it.
+# The bars of the chart: strategy, precision and lever as //benchmarks:memory names them, and the label.
 BARS = [
     ("no_shard", "fp32/fp32", "plain", "no_shard"),
     ("shard_grad_op", "fp32/fp32", "plain", "shard_grad_op"),

@@ -15,7 +15,7 @@
 
 namespace zeroth {
 
-// Where AdamW adds eps. Libraries differ, which matters where sqrt(v) is not far above eps.
+// The place where AdamW adds eps. Libraries differ, which matters if sqrt(v) is not far above eps.
 enum class EpsMode : uint8_t {
   kAfterCorrection,   // sqrt(v / correction2) + eps: as in the paper and in PyTorch
   kBeforeCorrection,  // (sqrt(v) + eps) / sqrt(correction2): the form at the end of section 2 of

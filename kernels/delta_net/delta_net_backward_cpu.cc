@@ -25,7 +25,7 @@ HWY_BEFORE_NAMESPACE();
 namespace zeroth::cpu {
 namespace HWY_NAMESPACE {
 
-// What backward keeps of a chunk's tokens, for one value head.
+// A chunk's values that backward keeps, for one value head.
 struct ChunkTokens {
   float* q = nullptr;  // [tokens, key_dim], normalised
   float* k = nullptr;

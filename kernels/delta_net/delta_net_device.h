@@ -29,7 +29,7 @@ struct DeltaGates {
 
 static_assert(sizeof(DeltaGates) == 4 * sizeof(float));
 
-// What the first kernels of a call compute for all tokens.
+// The results of the first kernels of a call, for all tokens.
 struct DeltaTokens {
   const float* inverse;     // [rows, 2 * key_heads]: 1 / length of queries, then of keys
   const DeltaGates* gates;  // [rows, value_heads]

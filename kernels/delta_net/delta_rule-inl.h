@@ -25,7 +25,7 @@ HWY_BEFORE_NAMESPACE();
 namespace zeroth::cpu {
 namespace HWY_NAMESPACE {
 
-// What one token's gates are, for one value head.
+// One token's gates, for one value head.
 struct Gates {
   float beta = 0;
   float decay = 0;        // e^g

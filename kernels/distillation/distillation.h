@@ -47,7 +47,7 @@ inline constexpr int64_t kMostTeacherTokens = 1024;
 // the sum of p x / T over the teacher's tokens of this part, where p is the teacher's probability.
 inline constexpr int64_t kDistillStatistics = 6;
 
-// What both operations read.
+// The inputs of both operations.
 struct TeacherArgs {
   // int32 [rows, k]: distinct tokens. CUDA needs k of at most kMostTeacherTokens.
   Tensor ids;

@@ -17,8 +17,8 @@ namespace zeroth::cuda {
 // Ada and Hopper require.
 MatmulKey KeyOf(const Fp8GemmCall& call);
 
-// Enqueues on the stream of `blas`, which is that of `target`. Unimplemented if cuBLASLt has no
-// algorithm.
+// Enqueues on the stream of `blas`, which must be the stream of `target`. Unimplemented if cuBLASLt
+// has no algorithm.
 absl::Status Fp8Gemm(const Fp8GemmCall& call, CublasLt& blas, const LaunchTarget& target);
 
 }  // namespace zeroth::cuda

@@ -141,7 +141,7 @@ TEST_P(MoeSuite, ExpertsAreChosenByTheirLogits) {
   }
 }
 
-// By its definition in float64; its gradient by central differences.
+// The loss is compared with its definition in float64, and its gradient with central differences.
 TEST_P(MoeSuite, RouterZLossIsTheSquareOfTheLogSumExp) {
   const auto loss_of = [](const double* row, int64_t experts) {
     const double max = *std::max_element(row, row + experts);

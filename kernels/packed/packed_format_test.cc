@@ -67,8 +67,8 @@ TEST(PackedFormat, Nf4HasTheBitsOfBitsAndBytes) {
   EXPECT_EQ(*restored, Fixture<float>("nf4_restored.f32"));
 }
 
-// Each value is packed beside a 1, which leaves it as it is: those on a border between two codes,
-// which have the lower code, and their neighbours.
+// The block's largest value is 1, so its scale is 1. A value on the border between two codes gets
+// the lower one; its neighbouring floats get the codes of their sides.
 TEST(PackedFormat, AValueOnABorderHasTheLowerCode) {
   const PackedShape shape = {PackedFormat::kNf4, 1, 64};
   std::vector<float> weight(64, 1.0f);

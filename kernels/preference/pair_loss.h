@@ -98,8 +98,8 @@ ZEROTH_ON_EVERY_DEVICE inline PairLoss LossOfPair(const PreferenceOptions& optio
   return pair;
 }
 
-// What a pair adds to the sums behind the means of PreferenceStatistics, and the derivatives of its
-// loss with respect to the two AnswerSums::losses.
+// The terms that a pair adds to the sums behind the means of PreferenceStatistics, and the
+// derivatives of its loss with respect to the two AnswerSums::losses.
 struct PairNumbers {
   double sums[PreferenceStatistics::kCount] = {};
   double by_first = 0;

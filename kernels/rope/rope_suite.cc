@@ -204,7 +204,7 @@ TEST_P(RopeSuite, ScaledFrequenciesAreThoseOfTransformers) {
     SCOPED_TRACE(static_cast<int>(expected.spec.type));
     const AttentionShape shape{1, 30, 1, 1, 16};
     const Shape packed{shape.batch, shape.seq, shape.packed_dim()};
-    // What is not rotated stays 0.5.
+    // Elements that are not rotated stay 0.5.
     std::vector<double> ones(static_cast<size_t>(packed.numel()), 0.5);
     const int64_t pairs = static_cast<int64_t>(expected.frequencies.size());
     std::vector<double> rotated = ones;

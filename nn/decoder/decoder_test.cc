@@ -41,7 +41,8 @@ std::unique_ptr<LanguageModel> Build(const DecoderFamily& family, const nlohmann
 }
 
 // The gradients of a block's parameters and of its input against differences of what it computes.
-// `scale` is that of the parameters: where a norm follows a matmul, small results make it bend.
+// `scale` multiplies the parameters: a norm behind a matmul is far from linear where its input is
+// small.
 void CheckBlock(const DecoderFamily& family, float scale) {
   const std::unique_ptr<LanguageModel> model = Build(family, SmallConfig());
   auto* block = dynamic_cast<DecoderBlock*>(model->children()[1]);

@@ -14,7 +14,7 @@ namespace zeroth {
 namespace {
 
 constexpr absl::string_view kHarmless[] = {
-    // Where the file comes from.
+    // Keys about the origin of the file.
     "_commit_hash", "_name_or_path", "_rope_version", "architectures", "model_type", "name_or_path",
     "tokenizer_class", "torch_dtype", "dtype", "transformers_version", "unsloth_fixed",
     "unsloth_version",

@@ -95,7 +95,7 @@ absl::Status ParameterGradients(Context& context, const LinearPart& part, Weight
   return absl::OkStatus();
 }
 
-// What backward needs of the input.
+// The data of the input that backward needs.
 struct Input {
   Shape shape;
   DType dtype = DType::kBFloat16;

@@ -87,7 +87,7 @@ absl::Status AddWeightGradients(Context& context, const ExpertWeights& weights,
   return absl::OkStatus();
 }
 
-// What the backward of a GroupedLinearOp needs.
+// The data that the backward of a GroupedLinearOp needs.
 struct GroupedLinear {
   Tensor x;
   Tensor offsets;

@@ -30,7 +30,7 @@ absl::StatusOr<Tensor> Probabilities(Context& context, const Tensor& logits) {
   return p;
 }
 
-// What the backward of a CombineOp needs.
+// The data that the backward of a CombineOp needs.
 struct Combined {
   Tensor grouped;
   Tensor rows;

@@ -114,7 +114,7 @@ absl::StatusOr<Tensor> SumsOfWholeRows(Context& context, const Parameter& gamma,
   return sums;
 }
 
-// What the backward of a normalisation needs.
+// The data that the backward of a normalisation needs.
 struct Normalised {
   Tensor x;  // what was normalised
   Parameter* gamma = nullptr;

@@ -46,7 +46,8 @@ DecoderFamily Qwen35() {
                       {"linear_value_head_dim", &DecoderConfig::linear_value_dim},
                       {"attention_bias", &DecoderConfig::qkv_bias},
                       {"attention_bias", &DecoderConfig::attention_out_bias}});
-  // The last ones are of the type of states, fp32 here, and of layers that predict further tokens.
+  // mamba_ssm_dtype is the dtype of states, always fp32 here. The mtp_ keys are about layers that
+  // predict further tokens, which are not read.
   family.fixed.insert(family.fixed.end(),
                       {{"attn_output_gate", true, Use::kRead},
                        {"mamba_ssm_dtype", "float32", Use::kUnused},

@@ -19,8 +19,8 @@ namespace {
 
 bool IsPowerOfTwo(int size) { return (size & (size - 1)) == 0; }
 
-// The definition, one element at a time: the left half has the largest power of two of leaves below
-// their number.
+// The definition, for one element: the left subtree has the largest power of two that is below the
+// number of leaves.
 template <typename Leaf>
 float Tree(const Leaf& leaf, int64_t begin, int64_t count) {
   if (count == 1) return leaf(begin);

@@ -236,8 +236,9 @@ TEST(TrainMpichTest, MpirunForwardsSignalsAndWaits) {
   }
 }
 
-// Machines with separate disks, as two folders: reported before the first step, not when the third
-// checkpoint has failed, and before a checkpoint of which each has a part is called damaged.
+// Two folders stand for machines with separate disks. The error comes before the first step, not
+// when a third checkpoint fails, nor when a checkpoint with its parts on several disks seems
+// damaged.
 TEST_F(TrainMpiTest, ADirectoryThatRanksDoNotShareIsAnErrorAtTheStart) {
   const fs::path model = fs::absolute("tests/testdata/gpt2_tiny");
   const Flags common = With(Reference("out"), {"--init_from=" + model.string(),
@@ -290,7 +291,7 @@ TEST_F(TrainMpiTest, ARunGoesOnAtAnotherNumberOfRanks) {
   const fs::path out = Scratch() / "out";
   const Flags flags = {"--steps=3", "--checkpoint_every=1", "--keep_last=0",
                        "--deterministic_batch=4", "--resume=auto"};
-  // The newest checkpoint is that of `step` afterwards.
+  // Afterwards the newest checkpoint has number `step`.
   const auto run_until = [&](int ranks, int step) {
     const MpirunOutcome run = RunMpirun(Ranks(ranks, ByMpi(out, flags)));
     EXPECT_EQ(run.exit_code, 0) << run.output;

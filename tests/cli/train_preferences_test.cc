@@ -291,8 +291,8 @@ TEST(TrainPreferencesTest, JudgementsHaveTheSameBitsAtOtherRanks) {
   }
 }
 
-// What a run writes is read by transformers' AutoModelForSequenceClassification, and trained
-// further.
+// transformers' AutoModelForSequenceClassification loads the run's model, and a further run trains
+// it.
 TEST(TrainPreferencesTest, RewardModelsHaveAHeadThatScores) {
   const Flags reward = {"--objective=reward", "--lr=1e-2"};
   const fs::path out = Scratch() / "reward";

@@ -710,7 +710,7 @@ TEST_P(LoraModelTest, FrozenWeightsCountForUtilisationWithoutTheirGradients) {
   // Weights that tokens are multiplied with: what is left of a plain model's cost at length 0.
   const double weights = (*plain)->FlopsPerToken(0) / 6;
   EXPECT_DOUBLE_EQ((*adapted)->FlopsPerToken(0), 4 * weights + 6 * added);
-  // Nothing but the head is trained in full there that tokens are multiplied with.
+  // The head is the only matrix that is trained in full and multiplied with tokens.
   const auto saved =
       ModelRegistry::Create(directory->config().json(), AdaptedAndSaved(model()).model_options);
   ASSERT_TRUE(saved.ok()) << saved.status();

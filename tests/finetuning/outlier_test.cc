@@ -78,7 +78,8 @@ TEST(OutlierTest, ASkippedStepLeavesNoTraceUnderAnyStrategy) {
       EXPECT_EQ(skipping->results[i].loss_zscore.has_value(), i + 1 >= at);
     }
     EXPECT_GT(*skipping->results[at].loss_zscore, 6);
-    // Weights to the last bit, and the optimizer's count of steps, from which corrections follow.
+    // Every bit of the weights is equal, and so is the optimizer's count of steps, which its bias
+    // corrections use.
     EXPECT_EQ(skipping->updates, without->updates);
     EXPECT_TRUE(skipping->weights == without->weights) << ranks.ToString();
     EXPECT_EQ(skipping->results.back().loss, without->results.back().loss);
@@ -129,7 +130,7 @@ TEST(OutlierTest, ScoresAreTheSameAtAnyNumberOfTensorRanks) {
       runs.push_back(*run);
     }
   }
-  // By data ranks, whose batches differ.
+  // One pair for each number of data ranks, whose batches differ.
   for (const auto& [one, two] : {std::pair(0, 2), std::pair(1, 3)}) {
     const WatchedRun& whole = runs[static_cast<size_t>(one)];
     const WatchedRun& divided = runs[static_cast<size_t>(two)];

@@ -43,8 +43,8 @@ using ::testing::HasSubstr;
 constexpr uint64_t kSeed = 5;
 constexpr int64_t kSteps = 3;
 
-// Two heads of keys and values, and widths in blocks of the format, of which two ranks have the
-// same number.
+// Sizes that two tensor ranks divide evenly: two key and value heads, and widths of an even number
+// of the format's blocks.
 nlohmann::json Config(PackedFormat format = PackedFormat::kNf4) {
   const int64_t width = std::max<int64_t>(128, 2 * PackedShape{format}.block());
   return {{"model_type", "llama"},       {"vocab_size", 256},

@@ -234,8 +234,8 @@ TEST_F(GgufPackageTest, ModelsPassThroughThePackage) {
   }
 }
 
-// A model of normally distributed weights. `width` is that of the matrices' rows, but those of
-// ffn_down have 3 * width / 2 elements.
+// A model of normally distributed weights. Rows of matrices have `width` elements, those of
+// ffn_down 3 * width / 2.
 void WriteRandomModel(const std::string& path, bool is_gpt2, int64_t width) {
   const int64_t inner = 3 * width / 2;
   nlohmann::json config = {{"vocab_size", 260}};

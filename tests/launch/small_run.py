@@ -72,7 +72,7 @@ class SmallRun:
         os.symlink(self.train, folder + "/bin/zeroth-train")
         os.environ["PATH"] = folder + "/bin:" + os.environ["PATH"]
         os.environ["SHARED"] = self.shared
-        # What change() makes of the options of a file of examples/launch, for runs without it.
+        # The options that change() writes for a file of examples/launch, for runs without it.
         self.small = ["--config=" + self.config, "--model=" + self.model, "--seq_len=64",
                       "--batch_size=4", "--tokenizer=" + self.shared + "/tokenizer",
                       "--data=" + self.shared + "/tokens/*.bin"]

@@ -110,7 +110,7 @@ CUTS_ELSEWHERE = {"no_shard", "shard_optimizer_2", "shard_grad_op_2", "hybrid_1"
                   "over_world_1", "over_world_2", "rows", "one_unit", "small_units"}
 # The largest relative difference of the last loss from the plain run's.
 TOLERANCE = 0.02
-# What a step's line in metrics.jsonl says of its results.
+# The keys of a step's results in metrics.jsonl.
 FACTS = ("step", "loss", "grad_norm", "lr", "reward_chosen", "reward_rejected", "reward_margin",
          "reward_accuracy")
 

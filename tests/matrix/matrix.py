@@ -107,7 +107,7 @@ MEANINGS = {
 PAIRS = ("dpo", "ipo", "simpo", "orpo", "kto", "reward")
 PACKED = ("int8", "nf4", "gguf")
 ADAPTERS = ("lora", "rslora with dropout", "dora")
-# What is refused, by the values that meet, a part of the message, and why it is. At most ten.
+# The refused combinations: the values, a part of the message, and the reason. At most ten.
 REFUSALS = [
     ({"base": PACKED, "adapter": ("none",)}, "weights in few bits are not trained",
      "weights in few bits are not trained, only adapters beside them"),

@@ -132,7 +132,7 @@ TEST_P(MixedPrecisionTest, OverflowsAreSkippedOnAllRanksAndChangeNothingElse) {
   for (size_t step = 0; step < loud.losses.size(); ++step) {
     EXPECT_TRUE(std::isfinite(loud.losses[step])) << "step " << step;
   }
-  // What the first steps measure is the loss of the initial weights, on other rows each time.
+  // The first steps measure the loss of the initial weights, on other rows each time.
   const auto mean = [&](size_t begin, size_t end) {
     return std::accumulate(loud.losses.begin() + static_cast<std::ptrdiff_t>(begin),
                            loud.losses.begin() + static_cast<std::ptrdiff_t>(end), 0.0) /

@@ -173,7 +173,7 @@ TrainerOptions MakeOptions(const RunSetup& setup, const nlohmann::json& expected
   return options;
 }
 
-// Muon's default choice is that of the reference.
+// The reference updates the same matrices by Muon as Muon's default choice.
 absl::Status ExpectMatrices(const LanguageModel& model, const std::vector<std::string>& names) {
   std::set<std::string> chosen;
   for (const Parameter* parameter : model.Parameters()) {

@@ -20,7 +20,7 @@ sys.path.insert(0, os.path.join(ROOT, "docs"))
 import commands_test  # pylint: disable=wrong-import-position
 
 MARK = "=== command "
-# What the reader brings, made with the program that the commands before have built.
+# The files that a reader brings, made with the program that the earlier commands have built.
 BROUGHT = """mkdir -p notes path/to && cp LICENSE notes/
 bazel-bin/train/train --data=LICENSE --steps=0 --out=/tmp/made >/dev/null && mv /tmp/made/final path/to/gpt2"""
 

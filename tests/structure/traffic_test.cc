@@ -140,7 +140,7 @@ Totals Predicted(const TrafficCase& c) {
   const auto sent = [](int64_t full_bytes, int64_t n) { return full_bytes * (n - 1) / n; };
   const int64_t shards = c.shard_size();
   const int64_t micro = c.micro_batches;
-  // By rows, a parameter is a collective.
+  // Under LayoutKind::kRows each parameter is a collective.
   const bool rows = c.layout == LayoutKind::kRows;
   const int64_t of_blocks = kBlocks * (rows ? kBlockParameters : 1);
   const int64_t of_all = of_blocks + (rows ? kRootParameters : 1);

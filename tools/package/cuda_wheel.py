@@ -19,10 +19,10 @@ import package
 
 NAME = "zeroth_cuda13"
 CUDA = "13"  # as in the names of NVIDIA's packages and of bin/zeroth
-# What `train --version` calls a library: its package on PyPI.
+# The PyPI package of each library, by its name in `train --version`.
 REQUIRED = {"cuBLASLt": "nvidia-cublas", "CUDA runtime": "nvidia-cuda-runtime", "NVRTC": "nvidia-cuda-nvrtc",
             "NCCL": "nvidia-nccl-cu13", "cuDNN": "nvidia-cudnn-cu13"}
-# Where these packages put their libraries, beside where this one puts its programs.
+# The folders of these packages' libraries, relative to those of this package's programs.
 FOLDERS = ("zeroth/lib/zeroth", "nvidia/cu13/lib", "nvidia/nccl/lib", "nvidia/cudnn/lib")
 RUNTIME = """
 ==== CUDA runtime

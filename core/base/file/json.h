@@ -14,7 +14,7 @@ namespace zeroth {
 struct JsonLimits {
   // Deepest nesting of objects and arrays.
   int max_depth = 32;
-  // Longest text, in bytes.
+  // The longest accepted text, in bytes.
   size_t max_bytes = size_t{64} << 20;
 };
 

@@ -15,8 +15,8 @@
 
 namespace zeroth::nccl {
 
-// What one rank can do. Versions are in the libraries' own numbers: NCCL 2.28.9 is 22809, CUDA 13.0
-// is 13000.
+// One rank's libraries and device, which decide whether it can use copy engines. Versions are in
+// the libraries' own numbers: NCCL 2.28.9 is 22809, CUDA 13.0 is 13000.
 struct RankCapabilities {
   std::string mode;          // LaunchOptions::nccl_copy_engine
   std::string host;          // the machine's name

@@ -77,8 +77,8 @@ class RecordedCalls final : public cuda::PlayObserver {
 class NcclCommunicator final : public CheckedCommunicator {
  public:
   // The group of all ranks; collective. Every `ranks_per_root` ranks meet at a root of NCCL's
-  // start, where the library has ncclCommInitRankScalable (2.23). The default is that of PyTorch
-  // and XLA: below it one root is fast enough.
+  // start, where the library has ncclCommInitRankScalable (2.23). PyTorch and XLA have the same
+  // default: below it one root is fast enough.
   static absl::StatusOr<std::unique_ptr<NcclCommunicator>> CreateWorld(std::shared_ptr<World> world,
                                                                        int ranks_per_root = 128);
   ~NcclCommunicator() override;

@@ -82,7 +82,7 @@ class CoordinatorWorld {
     TimedLedger splits;
     TimedLedger meetings;
     std::array<TimedLedger*, 3> ledgers() { return {&calls, &splits, &meetings}; }
-    // By rank: calls that were posted early. They arrive when the rank's earlier calls are
+    // Calls that were posted early, by rank. They arrive when the rank's earlier calls are
     // complete.
     std::vector<std::deque<SharedCall>> ahead;
     // The calls from number `first_posted` on, as the first rank to post each one encoded it. Ranks
@@ -147,7 +147,7 @@ class CoordinatorWorld {
   const std::chrono::nanoseconds limit_;  // the timeout
   const Clock::time_point start_;
   const std::shared_ptr<WorldState> world_;
-  // By number. Null: all ranks have left the group.
+  // The groups by number. Null: all ranks have left the group.
   std::vector<std::unique_ptr<Group>> groups_;
   size_t group_count_ = 0;
   std::vector<std::unique_ptr<Group>> left_;  // to be destroyed without the world's mutex

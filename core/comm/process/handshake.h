@@ -36,7 +36,7 @@ struct JobKey {
 // Returns random bytes that nobody can predict. Internal if the system has none.
 absl::StatusOr<std::string> NewNonce();
 
-// What a rank says about itself.
+// The identity that a rank sends.
 struct RankIdentity {
   int world_size = 1;
   int rank = 0;

@@ -8,7 +8,7 @@
 
 namespace zeroth {
 
-// What a piece of work occupies. Two pieces that occupy one resource share its speed.
+// The resource that a piece of work occupies. Two pieces on the same resource share its speed.
 enum class Resource : uint8_t { kNone, kCompute, kLink, kNetwork, kHost };
 inline constexpr int kResourceCount = 5;
 

@@ -26,7 +26,7 @@ Routed Route(const RouteShape& shape, const std::vector<double>& logits) {
     const std::vector<double> p = Softmax(logits.data() + t * shape.experts, shape.experts);
     std::vector<int32_t> order(p.size());
     std::iota(order.begin(), order.end(), 0);
-    // By logits: probabilities of different logits may be equal, even in float64.
+    // Compares logits, because probabilities of different logits may be equal, even in float64.
     const double* const row = logits.data() + t * shape.experts;
     std::stable_sort(order.begin(), order.end(),
                      [row](int32_t a, int32_t b) { return row[a] > row[b]; });

@@ -137,7 +137,7 @@ bool HasMpirun(MpiKind kind) { return FindMpirun(kind).has_value(); }
 
 pid_t StartMpirun(const Mpirun& run, const std::string& log) {
   const std::string path = FindMpirun(run.kind).value_or("mpirun");
-  // By its name alone, because Open MPI treats a path as that of another installation.
+  // Only the name, because Open MPI takes a path for another installation.
   std::vector<std::string> words = {path.substr(path.rfind('/') + 1), "-n",
                                     absl::StrCat(run.ranks)};
   std::vector<std::string> keeps;

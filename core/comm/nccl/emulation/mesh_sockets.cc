@@ -35,8 +35,8 @@ namespace {
 
 constexpr int kPollMs = 10;
 
-// Local sockets have names that the kernel hands out, five hexadecimal digits after a zero: unlike
-// TCP ports, of which a machine has few and keeps used ones for a minute, they cannot run short.
+// The kernel names local sockets by five hexadecimal digits after a zero. They do not run out,
+// unlike TCP ports, which are few and stay reserved for a minute after use.
 constexpr socklen_t kFamilyOnly = sizeof(sa_family_t);
 constexpr int kNameDigits = 5;
 constexpr socklen_t kLocalName = kFamilyOnly + 1 + kNameDigits;

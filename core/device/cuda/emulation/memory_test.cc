@@ -80,7 +80,7 @@ TEST_F(AccessDeathTest, OneByteBeyondDynamicSharedMemory) {
   EXPECT_DEATH(RunKernel(TouchDynamic, {dim3(1), dim3(32)}, 0), "heap-buffer-overflow");
 }
 
-// By a pointer, as an index is refused by the undefined behaviour sanitizer already.
+// Writes through pointers, because the undefined behaviour sanitizer would already refuse an index.
 __global__ void TouchStatic(int at, int* sum) {
   ZEROTH_SHARED(uint8_t, before, [100]);
   ZEROTH_SHARED(uint8_t, behind, [100]);

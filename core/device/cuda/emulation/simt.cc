@@ -19,7 +19,7 @@
 namespace zeroth::cuda::emulation {
 namespace {
 
-// Where a thread of the block stands.
+// The progress of a thread of the block.
 enum class Progress : uint8_t { kRunning, kAtBarrier, kAtCollective, kDone };
 
 // Values of a warp's lanes. Two sets in turn: a lane that is one collective ahead writes into the
@@ -191,8 +191,9 @@ void BlockRunner::RunGrid(const char* kernel, dim3 grid, dim3 block, size_t dyna
 }
 
 BlockRunner::FiberSet& BlockRunner::SetFor(uint64_t block) {
-  // By the parity of the ones in the number: for every distance, some blocks that far apart are on
-  // different sets. Alternating sets would never separate blocks an even number apart.
+  // The set is the parity of the ones in the block's number, so that for every distance some blocks
+  // that far apart are on different sets. Alternating sets would never separate blocks an even
+  // number apart.
   size_t which = kRacesAreWatched ? static_cast<size_t>(std::popcount(block)) % 2 : 0;
   const size_t have = sets_[1].fibers.size();
   if (which == 1 && have < thread_count_) {

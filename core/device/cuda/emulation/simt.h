@@ -77,7 +77,8 @@ ZEROTH_UNWATCHED inline void CopySlot(std::byte* to, const std::byte* from, size
   if constexpr (kRacesAreWatched) {
     for (size_t i = 0; i < bytes; ++i) {
       to[i] = from[i];
-      asm volatile("" ::: "memory");  // lest the loop become memcpy, which the sanitizer replaces
+      // Keeps the loop from becoming memcpy, which the sanitizer replaces.
+      asm volatile("" ::: "memory");
     }
   } else {
     std::memcpy(to, from, bytes);
