@@ -33,7 +33,7 @@ def zeroth_fuzz_test(name, srcs, deps, data = [], **kwargs):
         srcs = srcs,
         # Keeps the target's function in any link order.
         alwayslink = True,
-        # Otherwise compiled by the test.
+        # The test already compiles the source.
         tags = ["manual"],
         visibility = ["//visibility:private"],
         deps = deps,

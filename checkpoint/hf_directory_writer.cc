@@ -295,7 +295,8 @@ absl::Status HfDirectoryWriter::Finish() {
                                  ", but cannot be renamed",
                                  kept ? "" : "; move it, before the next writer removes it"));
   }
-  // Before the old files go: a power failure may otherwise undo the rename and not their removal.
+  // Syncs before the old files are removed: otherwise a power failure may undo the rename, but not
+  // their removal.
   ZEROTH_RETURN_IF_ERROR(SyncDirectory(fs::path(path_).parent_path().string()));
   if (previous->empty()) return absl::OkStatus();
   ZEROTH_RETURN_IF_ERROR_WITH(RemoveAll(*previous), "the replaced model");

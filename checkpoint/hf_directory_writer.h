@@ -93,8 +93,8 @@ class HfDirectoryWriter {
 };
 
 struct HfConvertOptions {
-  // Type of every tensor but those of StaysFp32: fp32, bf16 or fp16; if empty, each tensor keeps
-  // its type. bf16 and fp16 round to nearest; fp16 refuses values that it cannot hold.
+  // The type of all tensors except those of StaysFp32: fp32, bf16 or fp16; if empty, each tensor
+  // keeps its type. bf16 and fp16 round to nearest; fp16 refuses values that it cannot hold.
   std::optional<DType> dtype;
   HfDirectoryOptions directory;
 };

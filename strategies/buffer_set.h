@@ -98,7 +98,7 @@ class BufferSet {
   int limit_;
   std::vector<Communicator*> groups_;
   std::vector<Registered> registered_;
-  std::vector<Used> kept_;  // by Free, until their last use is done
+  std::vector<Used> kept_;  // freed, but their last use is not done
 };
 
 // Scratch memory of one stream. One allocation is enough, because the stream's work runs in order.

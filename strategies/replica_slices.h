@@ -24,8 +24,8 @@ namespace zeroth {
 class ReplicaSlices {
  public:
   // For states of the elements [begin, begin + numel) of the unit's shard of a segment, with one
-  // element for each of these or for each `block` of them. A slice has whole blocks, and whole ones
-  // of LayoutOptions::block_numel. The unit outlives the result.
+  // element for each of these or for each `block` of them. A slice has whole blocks, also of
+  // LayoutOptions::block_numel. The unit outlives the result.
   ReplicaSlices(const Unit& unit, int segment, int64_t begin, int64_t numel, int64_t block);
   // For the parameters.
   ReplicaSlices(const Unit& unit, int segment);

@@ -92,7 +92,8 @@ absl::StatusOr<bool> AttendsWithinDocuments(const TrainOptions& options, const M
 // Rounds up, except for the rounding error of a product just above a whole number.
 double RoundedUp(double exact) { return std::ceil(exact * (1 - 1e-12)); }
 
-// Except those of routers with a bias, which transformers 5.24 writes in fp32 beside bf16.
+// True if all weights are bf16, apart from routers with a bias, which transformers 5.24 writes in
+// fp32.
 bool AllWeightsAreBf16(const ModelSource& source) {
   if (source.directory() == nullptr) return false;
   const TensorEntries& tensors = source.directory()->weights().tensors();

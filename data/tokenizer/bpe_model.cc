@@ -126,7 +126,8 @@ absl::Status BpeModel::AddMerges(const BpeParts& parts) {
     } else {
       high_pairs_.insert(PairKey(a, b));
     }
-    // Tokens of bytes that merge could join any two characters; no known vocabulary has such.
+    // If tokens of bytes merged, they could join any two characters. No known vocabulary has such
+    // merges.
     for (const int32_t id : {ids[0], ids[1]}) {
       if (!parts.byte_level && std::count(id_of_byte_.begin(), id_of_byte_.end(), id) > 0) {
         return Unimplemented("merge ", i + 1, " is of a token that stands for a byte, ",

@@ -35,7 +35,7 @@ enum class Divergence : uint8_t {
 struct DistillationOptions {
   float alpha = 0.5f;        // weight of the KL, 0 to 1; the next token has the rest
   float temperature = 1.0f;  // above 0
-  // Only of kernels/divergence: k tokens do not say what the teacher thinks of the others.
+  // Read only by kernels/divergence: the k likeliest tokens say nothing about the others.
   Divergence divergence = Divergence::kForward;
 };
 

@@ -339,7 +339,7 @@ TEST_P(Fp8Suite, MatmulsAreThoseOfTheDecodedValues) {
   }
 }
 
-// Also codes that no cast writes: infinities, and NaNs of all kinds.
+// Includes codes that no cast writes: infinities, and NaNs of all kinds.
 TEST_P(Fp8Suite, EveryCodeTimesOneIsItsNumber) {
   for (const Fp8Format format : kFormats) {
     std::vector<uint8_t> all(256 * 16, 0);

@@ -264,7 +264,7 @@ TEST_P(NormSuite, LayerNormSurvivesALargeMean) {
   ExpectClose(Download(args.rstd), expected.rstd, 1e-6, 0, "rstd");
 }
 
-// Rows that are cut into columns, as ranks share them, are normalised as whole ones.
+// Rows whose columns are divided among ranks are normalised as undivided rows.
 TEST_P(NormSuite, ColumnsOfRowsWithTheSumsOfWholeRows) {
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
     for (const int64_t cols : {1, 7, 48, 160}) {

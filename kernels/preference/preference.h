@@ -73,8 +73,8 @@ struct PreferenceStatistics {
   std::optional<float> kl{};  // with kKto
   float desirable = 0;        // with kKto, the share of answers that are desirable
 
-  // From the kCount means that PreferenceLoss writes. With kKto (`of_judgements`), the reward of a
-  // desirable answer is 0 in the mean of undesirable ones, and the other way round.
+  // From the kCount means that PreferenceLoss writes. With kKto (`of_judgements`), a desirable
+  // answer counts as 0 in the mean reward of undesirable ones, and vice versa.
   static PreferenceStatistics FromMeans(const float* means, bool of_judgements);
   // False if no answer of the batch is judged so; the reward is 0 then.
   bool has_chosen() const { return !kl.has_value() || desirable > 0; }

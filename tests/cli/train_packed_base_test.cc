@@ -173,8 +173,8 @@ TEST(TrainPackedBaseTest, AnExportOfAGgufFileHasItsDequantisedWeights) {
   }
 }
 
-// The adapter goes on from the name of the file that it was trained on, and the file also gives
-// weights in full.
+// An adapter names the file that it was trained on and continues from it; the file is also loaded
+// with weights in full.
 TEST(TrainPackedBaseTest, AGgufFileIsAModel) {
   const fs::path file = Quantised(MakeBase(256), zeroth::GgufMix::kQ4_K_M);
   const fs::path out = Scratch() / "first";

@@ -302,7 +302,7 @@ export LOCAL_RANK=$OMPI_COMM_WORLD_LOCAL_RANK LOCAL_WORLD_SIZE=%d""" % (
 wait $!
 echo $? >%s/code-$OMPI_COMM_WORLD_RANK""" % (faketime, nccl, self.folder, self.folder)
         hosts = ",".join("%s%d:%d" % (NETWORK, host + 1, RANKS_PER_HOST) for host in range(HOSTS))
-        # Others than a killed rank go on, as in srun, and report themselves what has happened.
+        # Ranks that were not killed continue, as under srun, and report the failure themselves.
         command = [find_mpirun(), "-n", str(RANKS), "--host", hosts, "--map-by", "slot",
                    "--bind-to", "none", "--mca", "plm_rsh_agent", tester.network.agent,
                    "--mca", "plm_rsh_no_tree_spawn", "1", "--mca", "btl", "tcp,self",
@@ -532,7 +532,7 @@ class Tester:
             named = host in hosts or (host == 0 and hosts)
         else:
             named = rank in ranks_in(errors)
-        # Before the ranks know of each other.
+        # MPI names no rank before the ranks have met.
         named = named or "MPI has not started, which waits for all ranks" in errors
         if not named:
             return "UNNAMED", "the errors name neither rank %d nor a reason" % rank

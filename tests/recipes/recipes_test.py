@@ -170,7 +170,7 @@ def train(trainer, testdata, path, work):
         sys.exit("FAILED: %s: without %s\n%s\n%s" % (path, ", ".join(missing), printed, sorted(os.listdir(out))))
 
 
-# A fake of each program in whose place the test is: what runs a program of this project does so, with tiny flags.
+# A stand-in for each program of the commands, which runs this project's program with tiny flags.
 FAKE = """#!/bin/sh
 exec python3 -B %s --as %s "$(basename "$0")" "$@"
 """

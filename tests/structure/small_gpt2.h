@@ -68,7 +68,7 @@ class TrafficRecord {
     std::string unit;  // as in the plan, without the model's name: "h.1"
     int64_t bytes = 0;
   };
-  // Since the last call.
+  // Returns the calls since the last Take.
   std::vector<Call> Take();
   // "gather(h.1) reduce(h.2) …"
   static std::string ToString(const std::vector<Call>& calls);

@@ -249,7 +249,7 @@ TEST_P(TrafficTest, IsTheTableOfTheLiterature) {
             EXPECT_EQ(TrafficRecord::ToString(calls), PredictedOrder(c))
                 << "step " << step << " of rank " << rank;
           }
-          // Besides units: the losses, and the norm's sum if gradients are sharded.
+          // Traffic besides that of units: the losses, and the norm's sum if gradients are sharded.
           const auto others = trainer.world().stats().TakeRecord();
           EXPECT_EQ(others.size(), 1u);
           EXPECT_EQ(others[0].label, "loss");

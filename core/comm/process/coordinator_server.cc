@@ -262,7 +262,8 @@ class Server {
 
   void Greet(size_t index, Connection& connection, absl::string_view frame) {
     const CoordinatorHandshake::Step step = connection.handshake->Handle(frame);
-    // Before the reply: if sending it fails, the connection is lost, and TurnAway would ignore it.
+    // Precedes the reply: if sending that fails, the connection is lost, and TurnAway would ignore
+    // it.
     if (!step.fault.empty()) TurnAway(index, step.fault);
     if (!step.reply.empty()) Send(index, connection, FrameOf(step.reply));
     if (step.fault.empty() && step.joins.has_value()) {

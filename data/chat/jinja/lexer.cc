@@ -83,7 +83,7 @@ class Lexer {
     return ReadTag(kind == '%', sign == '-' || sign == '+' ? 3 : 2);
   }
 
-  // After a tag: removes what its last sign, or trim_blocks, asks for.
+  // Removes the whitespace after a tag that its last sign, or trim_blocks, asks for.
   void TakeBlanks(char sign, bool is_block) {
     may_begin_line_ = true;
     if (sign == '-') {

@@ -216,8 +216,8 @@ TEST(RaceTest, AnEventOrdersTwoStreams) {
   ASSERT_EQ(cudaEventDestroy(event), cudaSuccess);
 }
 
-// Only CUDA calls order the host after a kernel. Polling memory that the kernel writes does not,
-// nor does enqueuing more work on its stream, although the emulated stream has a lock.
+// Only CUDA calls order the host after a kernel. Polling memory that the kernel writes does not.
+// Enqueuing more work on its stream does not either, although the emulated stream has a lock.
 __global__ void WriteAndTell(int* out, int* told) {
   *out = 1;
   atomicAdd(told, 1);

@@ -128,7 +128,7 @@ class BlockRunner {
   void StartThreads(const std::function<void()>& thread);
   // Runs a warp's threads until they wait for other warps or have ended; returns how many ended.
   unsigned RunWarp(unsigned first);
-  // Lets threads go on whose wait is over. Returns false if no thread can go on.
+  // Resumes threads whose wait is over. Returns false if no thread can go on.
   bool Release();
   bool ReleaseWarp(unsigned first);
   [[noreturn]] void Stuck() const;
