@@ -376,8 +376,8 @@ ParameterReader ModelSource::StoredReader(uint64_t seed) const {
       const std::string name = weights.StoredName(parameter.name());
       if (weights.Find(name) != nullptr) return weights.ReadElements(name, begin, out);
     }
-    // A model from scratch, or an adapter that the files do not have: FromDirectory checks all
-    // others.
+    // The model starts from scratch, or the files lack this adapter. FromDirectory has checked all
+    // other parameters.
     parameter.initializer().Fill(seed, parameter.name(), begin, out);
     return absl::OkStatus();
   };

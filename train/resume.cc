@@ -176,7 +176,7 @@ std::string Advice(const absl::Status& status) {
   }
 }
 
-// Rank 0: renames checkpoints that are newer than `step`.
+// On rank 0, renames checkpoints that are newer than `step`.
 absl::Status SetNewerAside(const std::string& out, int64_t step, std::vector<std::string>& notes) {
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, ListCheckpoints(out));
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<std::string> earlier, ListSetAside(out));

@@ -22,7 +22,7 @@
 namespace zeroth {
 namespace {
 
-// Largest finite half-precision number.
+// The largest finite half-precision number.
 constexpr float kMaxMagnitude = 65504.0f;
 // Elements that one thread quantises at a time: a multiple of every block, and milliseconds of
 // work.

@@ -146,7 +146,7 @@ absl::StatusOr<std::unique_ptr<MeshView>> MeshView::Create(Mesh& mesh, Mesh::Axe
                                                            Mesh::Axes sharded,
                                                            bool owners_over_groups) {
   std::unique_ptr<MeshView> view(new MeshView());
-  // In the order of the mesh's axes. So if these axes are adjacent, its sums have the bits of sums
+  // Keeps the mesh's order of axes. So if these axes are adjacent, sums have the bits of sums
   // inside the shard groups and then across them.
   Mesh::Axes all = replicated;
   all.insert(all.end(), sharded.begin(), sharded.end());

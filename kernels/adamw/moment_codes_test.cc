@@ -19,7 +19,7 @@ namespace {
 template <class Code>
 class MomentCodesScalarTest : public ::testing::Test {
  protected:
-  // Largest magnitude that a code has, as an integer.
+  // The largest magnitude of a code, as an integer.
   static constexpr int kLargest = Code::kSigned ? 0x7f : 0xff;
 };
 

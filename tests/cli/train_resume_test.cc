@@ -281,7 +281,7 @@ TEST(TrainResumeTest, AllThatDecidesResultsIsCompared) {
             0);
   const Flags resume = {"--resume=" + (from / "step-00000004").string(), "--lora_rank=2",
                         "--steps=5"};
-  // The same tokens from elsewhere are the same data; a single other token makes other data.
+  // The same tokens in another file are the same data; one different token makes different data.
   const fs::path data = Scratch() / "data.npy";
   std::string bytes = Read("tests/testdata/gpt2_tiny/tokens.npy");
   Write(data, bytes);

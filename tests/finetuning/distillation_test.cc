@@ -486,7 +486,8 @@ absl::StatusOr<PackedRecord> TrainPacked(const PackedRun& run) {
   return record;
 }
 
-// A model that teaches itself says what it says itself, unless the two see other documents or rows.
+// A model that is its own teacher has the same distribution as its student, unless the two see
+// different documents or rows.
 TEST(OnlineTeacherTest, AModelThatTeachesItselfHasNoLoss) {
   for (const Divergence divergence : {Divergence::kForward, Divergence::kReverse}) {
     PackedRun run;

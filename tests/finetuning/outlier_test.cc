@@ -116,8 +116,8 @@ TEST(OutlierTest, WaitingForTheVerdictChangesNoBit) {
   }
 }
 
-// Tensor ranks all have the undivided parameters, which a norm counts once; so the scores that skip
-// a step are the same, however many there are.
+// All tensor ranks hold the undivided parameters, which a norm counts once. So the scores do not
+// depend on the number of tensor ranks.
 TEST(OutlierTest, ScoresAreTheSameAtAnyNumberOfTensorRanks) {
   std::vector<WatchedRun> runs;
   for (const int tensor_ranks : {1, 2}) {

@@ -99,8 +99,8 @@ TEST_P(RestTest, AStepLeavesShardsOnly) {
 INSTANTIATE_TEST_SUITE_P(Strategies, RestTest, ::testing::ValuesIn(RestCases()),
                          [](const auto& instance) { return instance.param.name(); });
 
-// S of shards, E of the root, L of a block: what is gathered in forward is the root and two blocks,
-// less than the S + 3L + E that peers allow; where nothing is freed, all of it.
+// Bytes: S of shards, E of the root, L of a block. Forward gathers the root and two blocks at a
+// time, less than the S + 3L + E that peers allow; without resharding it gathers everything.
 TEST(PeakTest, AForwardHoldsTheRootAndTwoBlocks) {
   const absl::Status status = RunSmallGpt2(
       kWorld, OptionsOf("full_shard"),

@@ -167,8 +167,8 @@ TEST(TensorTrafficTest, ExpertsAddTheGradientOfTheirTokensWeights) {
     EXPECT_EQ(SentInAStep(config, sequence), expected) << "sequence " << sequence;
   }
 }
-// Norms and the biases of outputs are replicated. All other parameters of a block are divided among
-// ranks, and ParameterCount counts each once.
+// Norms and the biases of row-parallel layers are replicated. All other parameters of a block are
+// divided among ranks, and ParameterCount counts each once.
 TEST(TensorTrafficTest, ARankHoldsItsParts) {
   const absl::Status status =
       RunSmallGpt2(2, Divided(false), [](Trainer& trainer, Device&, int) -> absl::Status {

@@ -31,8 +31,8 @@ struct ConvertOptions {
   std::string vocabulary = "auto";
   // general.name of a GGUF file; empty: the last part of `in`.
   std::string name;
-  // Largest size of a weight file in a Hugging Face directory, as ParseByteCount reads it; "0": one
-  // file.
+  // The maximum size of a weight file in a Hugging Face directory, as ParseByteCount reads it; "0":
+  // one file.
   std::string max_shard_size = "0";
 };
 

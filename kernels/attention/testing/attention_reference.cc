@@ -85,7 +85,7 @@ struct Head {
   double sink;
 };
 
-// Returns the gradient of the row's sink, whose probability has no value to change.
+// Returns the gradient of the row's sink, whose probability multiplies no value.
 double BackwardRow(const Head& at, int64_t t, const std::vector<double>& dout,
                    const std::vector<double>& qkv, std::vector<double>& dqkv) {
   double lse = 0.0;

@@ -209,7 +209,7 @@ absl::Status Meet(const Socket& listening) {
   WireWriter table;
   for (const SocketPlace place : places) table.U64(place);
   for (const Socket& socket : sockets) {
-    // A rank that has ended meanwhile is noticed by those that connect to it.
+    // If a rank has ended meanwhile, those that connect to it notice.
     static_cast<void>(SendAll(socket, Frame(table.bytes())));
   }
   return absl::OkStatus();

@@ -368,7 +368,7 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph,
                                  unsigned long long flags) {
   if (const cudaError_t error = StickyError(); error != cudaSuccess) return Report(error);
-  // Priorities make no difference here, and the other flags are not used.
+  // The emulation ignores priorities, and no caller sets other flags.
   if ((flags & ~static_cast<unsigned long long>(cudaGraphInstantiateFlagUseNodePriority)) != 0) {
     return Report(cudaErrorNotSupported);
   }
