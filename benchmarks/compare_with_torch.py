@@ -1,20 +1,22 @@
 #!/usr/bin/env python3
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 """Runs the training steps of //benchmarks:train_step_cuda under PyTorch's torch.compile as well, on the
-same GPU in the same session, and prints the ratio of the two rates. With --kernels also attention alone:
-ours and cuDNN's, as //benchmarks:cuda_kernels times them, beside PyTorch's flash attention.
+same GPU in the same session, and prints the ratio of the two rates and the attention that PyTorch chose.
+With --kernels also attention alone: ours and cuDNN's, as //benchmarks:cuda_kernels times them, beside
+PyTorch's flash attention and cuDNN's under PyTorch.
 
     bazel build --config=cuda //benchmarks:train_step_cuda //benchmarks:cuda_kernels
     python3 benchmarks/compare_with_torch.py bazel-bin/benchmarks/train_step_cuda \\
         --kernels=bazel-bin/benchmarks/cuda_kernels
 
-PyTorch gets what its users would give it: parameters in float32, bf16 autocast, its flash attention,
+PyTorch gets what its users would give it: parameters in float32, bf16 autocast, its own choice of attention,
 fused AdamW, cross-entropy over the whole batch's logits in float32, and a compiler that sees the
 model and the loss together. Needs PyTorch with CUDA.
 """
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -105,8 +107,18 @@ def build_model(torch, case):
     return Model()
 
 
-def torch_tokens_per_second(torch, case, steps):
-    """The median step's rate."""
+def attention_of(torch, step):
+    """Names the attention that a step takes: "flash", "cudnn", "efficient" or "math"."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        step()
+    operations = (re.match("aten::_scaled_dot_product_(?:attention_)?(flash|cudnn|efficient|math)", event.key)
+                  for event in profile.key_averages())
+    # The compiler decomposes what has no fused kernel.
+    return "+".join(sorted({operation[1] for operation in operations if operation})) or "decomposed"
+
+
+def time_torch_step(torch, case, steps):
+    """Returns the median step's tokens per second, and its attention."""
     vocab, batch, seq = case[6], case[7], case[8]
     torch.manual_seed(1)
     torch.set_float32_matmul_precision("high")
@@ -136,11 +148,11 @@ def torch_tokens_per_second(torch, case, steps):
         start = time.perf_counter()
         step()
         seconds.append(time.perf_counter() - start)
-    return batch * seq / sorted(seconds)[len(seconds) // 2]
+    return batch * seq / sorted(seconds)[len(seconds) // 2], attention_of(torch, step)
 
 
-def torch_attention_milliseconds(torch, shape, runs):
-    """Of forward and of backward, in bf16, by its flash attention alone."""
+def torch_attention_milliseconds(torch, backend, shape, runs):
+    """Of forward and of backward, in bf16, by one of its implementations; none where it has no such kernel."""
     batch, seq, heads, kv_heads, head_dim = shape
 
     def random_heads(count):
@@ -165,10 +177,14 @@ def torch_attention_milliseconds(torch, shape, runs):
         return torch.nn.functional.scaled_dot_product_attention(
             *inputs, is_causal=True, enable_gqa=heads != kv_heads)
 
-    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.FLASH_ATTENTION):
+    with torch.nn.attention.sdpa_kernel(backend):
+        try:
+            out = forward()
+        except RuntimeError as error:
+            print("PyTorch's %s: %s" % (backend.name, str(error).splitlines()[0]), file=sys.stderr)
+            return None, None
         with torch.no_grad():
             forward_time = time_of(forward)
-        out = forward()
         dout = torch.randn_like(out)
         backward_time = time_of(
             lambda: torch.autograd.grad(out, inputs, dout, retain_graph=True))
@@ -192,23 +208,26 @@ def zeroth_tokens_per_second(binary, name):
 
 
 def compare_attention(torch, binary, runs):
-    """Prints times in milliseconds, and how many times PyTorch's the faster of ours is."""
-    print("\n%-26s %10s %10s %10s %8s" % ("attention, ms", "flash", "cuDNN", "torch", "ratio"))
+    """Prints times in milliseconds, and how many times PyTorch's faster one the faster of ours is."""
+    backends = torch.nn.attention.SDPBackend
+    print("\n%-26s %10s %10s %12s %12s %8s" % (
+        "attention, ms", "flash", "cuDNN", "torch flash", "torch cuDNN", "ratio"))
     for name, shape in ATTENTION.items():
-        theirs = torch_attention_milliseconds(torch, shape, runs)
-        for family, their_time in zip(("BM_Attention", "BM_AttentionBackward"), theirs):
+        theirs = [torch_attention_milliseconds(torch, backend, shape, runs)
+                  for backend in (backends.FLASH_ATTENTION, backends.CUDNN_ATTENTION)]
+        for family, their_times in zip(("BM_Attention", "BM_AttentionBackward"), zip(*theirs)):
             ours = {}
             for case in benchmarks_of(binary, "^%s/(flash|cudnn)/%s/" % (family, name)):
                 # cuDNN is skipped, with its reason, where there is none.
                 if not case.get("error_occurred"):
                     ours[case["name"].split("/")[1]] = case["real_time"]
-            if not ours:
-                sys.exit("%s reports no time for %s/*/%s" % (binary, family, name))
-            times = ["%10.3f" % ours[kind] if kind in ours else "%10s" % "-"
-                     for kind in ("flash", "cudnn")]
+            known = [time for time in their_times if time is not None]
+            if not ours or not known:
+                sys.exit("%s reports no time for %s/*/%s" % (binary if known else "PyTorch", family, name))
+            times = ["-" if time is None else "%.3f" % time
+                     for time in (ours.get("flash"), ours.get("cudnn"), *their_times)]
             what = name + (" backward" if family.endswith("Backward") else " forward")
-            print("%-26s %s %10.3f %8.3f" % (
-                what, " ".join(times), their_time, their_time / min(ours.values())))
+            print("%-26s %10s %10s %12s %12s %8.3f" % (what, *times, min(known) / min(ours.values())))
         torch.cuda.empty_cache()
 
 
@@ -225,12 +244,13 @@ def main():
         sys.exit("PyTorch is not installed here: pip install torch")
     if not torch.cuda.is_available():
         sys.exit("PyTorch sees no GPU here")
-    print("%-26s %16s %16s %8s" % ("case", "Zeroth tokens/s", "torch tokens/s", "ratio"))
+    row = "%-34s %16s %16s %8s  %s"
+    print(row % ("case", "Zeroth tokens/s", "torch tokens/s", "ratio", "attention of torch"))
     for name in arguments.cases:
         ours = zeroth_tokens_per_second(arguments.binary, name)
-        theirs = torch_tokens_per_second(torch, CASES[name], arguments.steps)
+        theirs, attention = time_torch_step(torch, CASES[name], arguments.steps)
         torch.cuda.empty_cache()
-        print("%-26s %16.0f %16.0f %8.3f" % (name, ours, theirs, ours / theirs))
+        print(row % (name, "%.0f" % ours, "%.0f" % theirs, "%.3f" % (ours / theirs), attention))
     if arguments.kernels:
         compare_attention(torch, arguments.kernels, 20)
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,7 +42,7 @@ class TableReporter : public benchmark::ConsoleReporter {
                              ? run.real_accumulated_time * 1e3 / static_cast<double>(run.iterations)
                              : 0;
       const auto ratio = run.counters.find("ratio_to_floor");
-      row.ratio = ratio == run.counters.end() ? 0 : static_cast<double>(ratio->second);
+      if (ratio != run.counters.end()) row.ratio = static_cast<double>(ratio->second);
       rows_.push_back(row);
     }
   }
@@ -58,8 +59,12 @@ class TableReporter : public benchmark::ConsoleReporter {
         all_well = false;
         std::printf("%-*s  %12s\n", static_cast<int>(width), row.name.c_str(), "FAILED");
       } else {
-        std::printf("%-*s  %12.3f  %14.2f\n", static_cast<int>(width), row.name.c_str(),
-                    row.milliseconds, row.ratio);
+        std::printf("%-*s  %12.3f  ", static_cast<int>(width), row.name.c_str(), row.milliseconds);
+        if (row.ratio.has_value()) {
+          std::printf("%14.2f\n", *row.ratio);
+        } else {
+          std::printf("%14s\n", "-");
+        }
       }
     }
     return all_well;
@@ -70,7 +75,7 @@ class TableReporter : public benchmark::ConsoleReporter {
     std::string name;
     bool failed = false;
     double milliseconds = 0;
-    double ratio = 0;
+    std::optional<double> ratio;  // none without a floor
   };
   std::vector<Row> rows_;
 };

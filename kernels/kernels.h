@@ -18,7 +18,7 @@
 //
 // A wrong shape, dtype or device is InvalidArgument, which names the operation and the field.
 // Zero-sized tensors are legal everywhere. Every operation is deterministic: its results have the
-// same bits in every run.
+// same bits in every run, unless KernelOptions::attention_determinism allows otherwise.
 
 #pragma once
 
@@ -78,6 +78,9 @@ enum class AttentionBackend : uint8_t {
 struct KernelOptions {
   Fp32Precision fp32_precision = Fp32Precision::kIeee;
   AttentionBackend attention = AttentionBackend::kAuto;
+  // False: cuDNN may compute attention's backward by its faster engine, which adds to gradients of
+  // queries in an order that differs from run to run. Other implementations stay deterministic.
+  bool attention_determinism = true;
   // True: a large matmul for which the device's library has no algorithm is computed by our own
   // plain kernel, about a hundred times slower, and listed by SlowMatmuls(). False: it is
   // Unimplemented.

@@ -79,6 +79,13 @@ TEST(KernelRegistryTest, RefusesSlowKernelsWhereThereAreNone) {
               HasSubstr("allow_slow_kernels: devices of type 'cpu'"));
 }
 
+TEST(KernelRegistryTest, RefusesToGiveUpDeterminismThatIsFree) {
+  const absl::Status status = KernelRegistry::Check("cpu", {.attention_determinism = false});
+  EXPECT_EQ(status, absl::UnimplementedError(
+                        "attention_determinism = off: devices of type 'cpu' have deterministic "
+                        "attention alone; leave it out"));
+}
+
 TEST(KernelRegistryTest, RefusesAnotherDevicesStream) {
   const std::shared_ptr<Device> device = *DeviceRegistry::Create("cpu", DeviceOptions{});
   const std::shared_ptr<Device> other = *DeviceRegistry::Create("cpu", DeviceOptions{});

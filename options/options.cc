@@ -115,6 +115,14 @@ absl::Status CheckTogether(const TrainOptions& o) {
          "matmuls of 8-bit floats give 16 bits; use --param_dtype=bf16");
   refuse(o.attention_backend == AttentionBackend::kCudnn && fp32, "attention_backend param_dtype",
          "cuDNN has no attention in fp32; use --param_dtype=bf16 or another --attention_backend");
+  const bool any_order = o.attention_determinism == AttentionDeterminism::kOff;
+  refuse(any_order && fp32, "attention_determinism param_dtype",
+         "cuDNN has no attention in fp32, and Zeroth's is deterministic; use --param_dtype=bf16");
+  refuse(any_order && o.attention_backend == AttentionBackend::kFlash,
+         "attention_determinism attention_backend",
+         "Zeroth's own attention is always deterministic; leave one of them out");
+  refuse(any_order && o.deterministic_batch > 0, "deterministic_batch attention_determinism",
+         "the first promises bits that the second gives up; leave one of them out");
   refuse(o.layout == LayoutKind::kRows && o.optimizer_state_dtype == DType::kUInt8,
          "layout optimizer_state_dtype",
          "8-bit moments share scales in blocks, which rows would divide; use --layout=flat, or "
@@ -284,6 +292,7 @@ KernelOptions TrainOptions::kernel_options() const {
   kernels.fp32_precision = fp32_precision;
   kernels.allow_slow_kernels = allow_slow_kernels;
   kernels.attention = attention_backend;
+  kernels.attention_determinism = attention_determinism == AttentionDeterminism::kOn;
   return kernels;
 }
 

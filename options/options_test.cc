@@ -252,6 +252,20 @@ TEST(OptionsTest, EveryBadValueIsNamed) {
        }},
       {"--attention_backend=cudnn and --param_dtype=fp32",
        [](TrainOptions& o) { o.attention_backend = AttentionBackend::kCudnn; }},
+      {"--attention_determinism=off and --param_dtype=fp32",
+       [](TrainOptions& o) { o.attention_determinism = AttentionDeterminism::kOff; }},
+      {"--attention_determinism=off and --attention_backend=flash",
+       [](TrainOptions& o) {
+         o.param_dtype = DType::kBFloat16;
+         o.attention_determinism = AttentionDeterminism::kOff;
+         o.attention_backend = AttentionBackend::kFlash;
+       }},
+      {"--deterministic_batch=4 and --attention_determinism=off",
+       [](TrainOptions& o) {
+         o.param_dtype = DType::kBFloat16;
+         o.deterministic_batch = 4;
+         o.attention_determinism = AttentionDeterminism::kOff;
+       }},
       {"--fp8=tensorwise and --param_dtype=fp32",
        [](TrainOptions& o) { o.fp8 = Fp8Recipe::kTensorwise; }},
       {"--offload_dir=/scratch without --offload",
@@ -286,6 +300,7 @@ TEST(OptionsTest, AMisspeltWordIsRefusedWithTheListOfWords) {
       {"lora_export=all", "expected merged, adapter or both"},
       {"fp32_precision=high", "expected ieee or tf32"},
       {"fp8=rowwise", "expected none or tensorwise"},
+      {"attention_determinism=maybe", "expected on or off"},
       {"attention_backend=math", "expected auto, cudnn or flash"},
       {"like=Zeroth", "expected zeroth, fsdp2, megatron_fsdp or deepspeed"},
   };

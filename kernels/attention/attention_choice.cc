@@ -42,7 +42,8 @@ CudnnAttentionPointers Advanced(const CudnnAttentionKey& key, const CudnnAttenti
 
 }  // namespace
 
-AttentionChoice::Made AttentionChoice::Make(const CudnnAttentionKey& key) {
+AttentionChoice::Made AttentionChoice::Make(CudnnAttentionKey key) {
+  key.deterministic = deterministic_;
   Parts parts;
   parts.part = {key.shape.batch, key.shape.kv_heads};
   ZEROTH_ASSIGN_OR_RETURN(parts.plan, cudnn_->MakePlan(key));
@@ -150,14 +151,16 @@ absl::StatusOr<std::string> AttentionChoice::Describe(const AttentionShape& shap
     return absl::StrCat(library, " forward, ", kOwn, " backward (", backward.status().message(),
                         ")");
   }
+  std::string words = library;
   const AttentionPart& part = (*backward)->part;
   if (part.kv_heads < shape.kv_heads) {
-    return absl::StrCat(library, ", backward of ", part.kv_heads, " of ", shape.kv_heads,
-                        " heads of keys at a time");
+    absl::StrAppend(&words, ", backward of ", part.kv_heads, " of ", shape.kv_heads,
+                    " heads of keys at a time");
+  } else if (part.sequences < shape.batch) {
+    absl::StrAppend(&words, ", backward of ", part.sequences, " sequences at a time");
   }
-  return part.sequences == shape.batch
-             ? library
-             : absl::StrCat(library, ", backward of ", part.sequences, " sequences at a time");
+  if (!deterministic_) absl::StrAppend(&words, ", backward not deterministic");
+  return words;
 }
 
 }  // namespace zeroth::cuda

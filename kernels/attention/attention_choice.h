@@ -39,8 +39,10 @@ class AttentionChoice {
   static constexpr size_t kMostKeys = 64;
 
   // Calls `make_cudnn` once, at the first call that cuDNN might compute.
-  AttentionChoice(AttentionBackend wanted, MakeCudnn make_cudnn)
-      : wanted_(wanted), make_cudnn_(std::move(make_cudnn)) {}
+  AttentionChoice(const KernelOptions& options, MakeCudnn make_cudnn)
+      : wanted_(options.attention),
+        deterministic_(options.attention_determinism),
+        make_cudnn_(std::move(make_cudnn)) {}
 
   // Returns the workspace in bytes with which cuDNN computes the call, at most kMostCudnnWorkspace,
   // or nullopt if our own kernels compute it. Unimplemented says why cuDNN cannot, if it was asked
@@ -70,9 +72,10 @@ class AttentionChoice {
   // Returns cuDNN's plans for `key`, or Unimplemented with the reason why it computes none. Keeps
   // either answer.
   absl::StatusOr<const Parts*> Find(const CudnnAttentionKey& key);
-  Made Make(const CudnnAttentionKey& key);
+  Made Make(CudnnAttentionKey key);
 
   const AttentionBackend wanted_;
+  const bool deterministic_;
   const MakeCudnn make_cudnn_;
   bool asked_ = false;            // make_cudnn_ has been called
   std::unique_ptr<Cudnn> cudnn_;  // null if there is none, for the reason in no_cudnn_

@@ -76,15 +76,19 @@ class WritingCudnn : public Cudnn {
   const std::string version_ = "9.99.0";
 };
 
-AttentionChoice ChoiceOf(AttentionBackend wanted, Library& library) {
-  return AttentionChoice(wanted, [&library]() -> absl::StatusOr<std::unique_ptr<Cudnn>> {
+AttentionChoice ChoiceOf(const KernelOptions& options, Library& library) {
+  return AttentionChoice(options, [&library]() -> absl::StatusOr<std::unique_ptr<Cudnn>> {
     ++library.made;
     return std::make_unique<WritingCudnn>(library);
   });
 }
 
+AttentionChoice ChoiceOf(AttentionBackend wanted, Library& library) {
+  return ChoiceOf(KernelOptions{.attention = wanted}, library);
+}
+
 AttentionChoice WithoutLibrary(AttentionBackend wanted) {
-  return AttentionChoice(wanted, []() -> absl::StatusOr<std::unique_ptr<Cudnn>> {
+  return AttentionChoice({.attention = wanted}, []() -> absl::StatusOr<std::unique_ptr<Cudnn>> {
     return absl::UnimplementedError("cuDNN: not found: libcudnn.so.9");
   });
 }
@@ -189,6 +193,23 @@ TEST(AttentionChoiceTest, FlashNeverAsks) {
   EXPECT_FALSE(workspace->has_value());
   EXPECT_EQ(choice.Describe(kShape, DType::kBFloat16).value(), "Zeroth's kernels");
   EXPECT_EQ(library.made, 0);
+}
+
+// Every plan, and that of each part of a call, is asked for with the option's value.
+TEST(AttentionChoiceTest, DeterminismIsWhatTheOptionsSay) {
+  for (const bool deterministic : {true, false}) {
+    Library library;
+    AttentionChoice choice = ChoiceOf({.attention_determinism = deterministic}, library);
+    AttentionShape parted = kShape;
+    parted.batch = 129;
+    ASSERT_TRUE(choice.CudnnWorkspace(Key(parted, AttentionPass::kBackward), {}).ok());
+    EXPECT_EQ(library.planned.size(), 3);  // the whole, a part, and the rest
+    for (const CudnnAttentionKey& key : library.planned) {
+      EXPECT_EQ(key.deterministic, deterministic);
+    }
+    EXPECT_EQ(choice.Describe(kShape, DType::kBFloat16).value(),
+              deterministic ? "cuDNN 9.99.0" : "cuDNN 9.99.0, backward not deterministic");
+  }
 }
 
 TEST(AttentionChoiceTest, DescriptionsSayWhatWillBe) {

@@ -71,7 +71,7 @@ namespace {
 constexpr size_t kScratchAlignment = 256;
 
 AttentionChoice& ChoiceOf(CudaKernels& kernels) {
-  return kernels.Kept<AttentionChoice>(kernels.options().attention, [&kernels] {
+  return kernels.Kept<AttentionChoice>(kernels.options(), [&kernels] {
     return Cudnn::Create(kernels.target().stream, kernels.properties().compute_capability);
   });
 }

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 
@@ -323,6 +324,22 @@ TEST_P(AttentionSuite, SameBitsEveryTime) {
       EXPECT_EQ(Download(again.out), Download(first.out));
       EXPECT_EQ(Download(RunBackward(shape, dout, again)), first_gradient);
     }
+  }
+}
+
+// The order of sums is free, their values are not. Only cuDNN takes the freedom.
+TEST_P(AttentionSuite, WithoutDeterminism) {
+  KernelOptions options;
+  options.attention_determinism = false;
+  if (device().type() == "cpu") {
+    EXPECT_TRUE(absl::IsUnimplemented(KernelRegistry::Check("cpu", options)));
+    return;
+  }
+  Open(options);
+  for (const AttentionShape& shape :
+       {AttentionShape{2, 200, 4, 2, 64}, AttentionShape{1, 129, 3, 3, 128},
+        AttentionShape{3, 64, 6, 1, 40}}) {
+    CheckTypes(shape, 1.0f);
   }
 }
 

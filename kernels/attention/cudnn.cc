@@ -106,7 +106,7 @@ class GraphBuilder {
   void Backward() {
     auto options = fe::graph::SDPA_backward_attributes()
                        .set_name("attention_backward")
-                       .set_deterministic_algorithm(true)
+                       .set_deterministic_algorithm(key_.deterministic)
                        .set_attn_scale(scale());
     SetCausal(options);
     // Versions before 9.26 need a packed lse. It is packed even for some of the heads, because

@@ -31,6 +31,9 @@ struct CudnnAttentionKey {
   DType dtype = DType::kBFloat16;
   AttentionPass pass = AttentionPass::kForward;
   bool packed_documents = false;
+  // Whether backward must have the same bits in every run. AttentionChoice sets it, to the same
+  // value in all of its keys.
+  bool deterministic = true;
   // The number of heads in the arrays; the shape may name only some of them.
   int64_t all_heads = shape.heads;
   int64_t all_kv_heads = shape.kv_heads;
@@ -90,9 +93,9 @@ class Cudnn {
 
   // "9.19.0".
   virtual const std::string& version() const = 0;
-  // Asks the library for a plan, which takes about half a second. Plans are deterministic:
-  // backward, too, has the same bits in every run. Unimplemented, with cuDNN's message, if it has
-  // no such engine.
+  // Asks the library for a plan, which takes about half a second. By default plans are
+  // deterministic: backward, too, has the same bits in every run. Unimplemented, with cuDNN's
+  // message, if it has no such engine.
   virtual absl::StatusOr<std::unique_ptr<CudnnAttentionPlan>> MakePlan(
       const CudnnAttentionKey& key) = 0;
 };

@@ -29,18 +29,20 @@ absl::Status CheckCudnnAttention(const AttentionShape& shape, DType dtype, bool 
   return absl::OkStatus();
 }
 
-int64_t CudnnBackwardWorkspace(const AttentionShape& shape, bool keeps_scores) {
+int64_t CudnnBackwardWorkspace(const AttentionShape& shape, CudnnBackward backward) {
   constexpr int64_t kHalf = 2;  // bytes of bf16 and fp16
   constexpr int64_t kFloat = 4;
   constexpr int64_t kTile = 64;  // on Hopper 128 in one of the two dimensions
   int64_t head = shape.seq * kFloat;
-  if (keeps_scores) {
+  if (backward == CudnnBackward::kKeepsScores) {
     const int64_t padded = (shape.seq + kTile - 1) / kTile * kTile;
     head += padded * padded * kHalf;
   }
+  if (backward == CudnnBackward::kNotDeterministic) head += shape.seq * shape.head_dim * kFloat;
   // One gradient of keys and values per query head, before these are summed over a group.
   if (shape.heads != shape.kv_heads) {
-    head += 2 * shape.seq * shape.head_dim * (keeps_scores ? kHalf : kFloat);
+    head += 2 * shape.seq * shape.head_dim *
+            (backward == CudnnBackward::kKeepsNoScores ? kFloat : kHalf);
   }
   return shape.heads * head;
 }

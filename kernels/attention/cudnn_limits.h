@@ -23,10 +23,23 @@ constexpr size_t kMostCudnnWorkspace = size_t{2} << 30;
 // Returns Unimplemented for a call that no version of cuDNN computes.
 absl::Status CheckCudnnAttention(const AttentionShape& shape, DType dtype, bool packed_documents);
 
-// Returns the workspace that cuDNN 9's deterministic backward needs for one sequence of 16-bit
-// floats, according to its plans for A100, H200 and B200. Up to Hopper it keeps the gradients of
-// scores (`keeps_scores`). The shape is not empty.
-int64_t CudnnBackwardWorkspace(const AttentionShape& shape, bool keeps_scores);
+// cuDNN's engines for backward.
+enum class CudnnBackward : uint8_t {
+  kKeepsScores,       // the deterministic one up to Hopper: stores the gradients of scores
+  kKeepsNoScores,     // the deterministic one of Blackwell
+  kNotDeterministic,  // adds to fp32 gradients of queries in any order
+};
+
+// Returns the engine of a device whose deterministic one keeps scores or does not.
+constexpr CudnnBackward CudnnBackwardOf(bool keeps_scores, bool deterministic) {
+  if (!deterministic) return CudnnBackward::kNotDeterministic;
+  return keeps_scores ? CudnnBackward::kKeepsScores : CudnnBackward::kKeepsNoScores;
+}
+
+// Returns the workspace that an engine of cuDNN 9 needs for one sequence of 16-bit floats,
+// according to its plans for A100, H200 and B200. On an A100 kNotDeterministic needs four bytes
+// more for each element of the queries. The shape is not empty.
+int64_t CudnnBackwardWorkspace(const AttentionShape& shape, CudnnBackward backward);
 
 // The part that is computed at a time: several sequences, or some heads of one.
 struct AttentionPart {

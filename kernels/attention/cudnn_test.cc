@@ -133,18 +133,25 @@ TEST_P(CudnnTest, BackwardTakesTheWorkspaceThatPlansHave) {
        {AttentionShape{1, 8192, 4, 1, 128}, AttentionShape{1, 8192, 4, 4, 128},
         AttentionShape{2, 2048, 32, 4, 64}, AttentionShape{3, 1000, 12, 12, 64},
         AttentionShape{1, 1531, 9, 3, 80}, AttentionShape{5, 500, 6, 2, 96}}) {
-    const auto plan = cudnn_->MakePlan({shape, DType::kBFloat16, AttentionPass::kBackward});
-    ASSERT_TRUE(plan.ok()) << plan.status();
-    const auto expected = static_cast<double>(
-        shape.batch * CudnnBackwardWorkspace(shape, /*keeps_scores=*/GetParam() < 100));
-    EXPECT_NEAR(static_cast<double>((*plan)->workspace_bytes()), expected, 1e-3 * expected + 1024)
-        << "batch " << shape.batch << ", seq " << shape.seq << ", head_dim " << shape.head_dim;
+    for (const bool deterministic : {true, false}) {
+      if (!deterministic && GetParam() < 90) continue;  // cudnn_limits.h says what differs
+      CudnnAttentionKey key = {shape, DType::kBFloat16, AttentionPass::kBackward};
+      key.deterministic = deterministic;
+      const auto plan = cudnn_->MakePlan(key);
+      ASSERT_TRUE(plan.ok()) << plan.status();
+      const CudnnBackward engine = CudnnBackwardOf(GetParam() < 100, deterministic);
+      const auto expected =
+          static_cast<double>(shape.batch * CudnnBackwardWorkspace(shape, engine));
+      EXPECT_NEAR(static_cast<double>((*plan)->workspace_bytes()), expected, 1e-3 * expected + 1024)
+          << "batch " << shape.batch << ", seq " << shape.seq << ", head_dim " << shape.head_dim;
+    }
   }
 }
 
 // The workspace that bounds the parts is cuDNN's own number.
 TEST_P(CudnnTest, BackwardStaysWithinTheWorkspace) {
-  AttentionChoice choice(AttentionBackend::kCudnn, [this] { return std::move(cudnn_); });
+  AttentionChoice choice({.attention = AttentionBackend::kCudnn},
+                         [this] { return std::move(cudnn_); });
   for (const AttentionShape& shape :
        {AttentionShape{64, 1024, 12, 12, 64}, AttentionShape{16, 2048, 32, 4, 64},
         AttentionShape{13, 1531, 9, 3, 80}, AttentionShape{2, 8192, 32, 8, 128}}) {

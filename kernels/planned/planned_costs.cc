@@ -136,8 +136,7 @@ KernelCost CostOf(const AttentionCall& call, const PlannedKernels& kernels, Call
   return cost;
 }
 
-// Returns the workspace of backward on a GPU: cuDNN's where cuDNN computes it, otherwise one float
-// for each row.
+// Workspace on a GPU: cuDNN's where cuDNN computes backward, otherwise one float for each row.
 int64_t GpuBackwardScratch(const AttentionBackwardCall& call, const PlannedKernels& kernels) {
   const AttentionShape& shape = call.shape;
   const int64_t own = shape.batch * shape.heads * shape.seq * kFloat;
@@ -145,7 +144,9 @@ int64_t GpuBackwardScratch(const AttentionBackwardCall& call, const PlannedKerne
       !CheckCudnnAttention(shape, call.dtype, /*packed_documents=*/call.starts != nullptr).ok()) {
     return own;
   }
-  const int64_t sequence = CudnnBackwardWorkspace(shape, kernels.machine().attention_keeps_scores);
+  const CudnnBackward engine = CudnnBackwardOf(kernels.machine().attention_keeps_scores,
+                                               kernels.options().attention_determinism);
+  const int64_t sequence = CudnnBackwardWorkspace(shape, engine);
   const AttentionPart part = PartThatFits(shape, static_cast<size_t>(sequence));
   return part.kv_heads == 0 ? own : part.sequences * (sequence / shape.kv_heads) * part.kv_heads;
 }

@@ -34,11 +34,16 @@ void KernelsSuite::SetUp() {
     ASSERT_EQ(words[1], "flash");
     options.attention = AttentionBackend::kFlash;
   }
+  Open(options);
+}
+
+void KernelsSuite::Open(KernelOptions options) {
+  const std::string type = GetParam().substr(0, GetParam().find('/'));
   kernels_.reset();  // before the device that it uses
-  device_ = ValueOrDie(DeviceRegistry::Create(words[0], DeviceOptions{}));
+  device_ = ValueOrDie(DeviceRegistry::Create(type, DeviceOptions{}));
   device_->BindThread();
   // Suites multiply at odd sizes, for which a device's library may have no algorithm. A CPU's has.
-  options.allow_slow_kernels = words[0] != "cpu";
+  options.allow_slow_kernels = type != "cpu";
   kernels_ = ValueOrDie(KernelRegistry::Create(*device_, device_->compute_stream(), options));
 }
 

@@ -30,6 +30,9 @@ class KernelsSuite : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override;
 
+  // Opens the device anew, with these options.
+  void Open(KernelOptions options);
+
   Device& device() { return *device_; }
   Kernels& kernels() { return *kernels_; }
 

@@ -319,6 +319,10 @@ TEST(PlanTest, AttentionKeepsScoresWhereCudnnDoes) {
   EXPECT_NEAR(workspace(20480, machine), 2 * one_head(20480), kOther);
   EXPECT_LT(workspace(32768, machine), one_head(8192));  // a key head does not fit
   EXPECT_LT(workspace(8192, Named("B200")), one_head(8192));
+  // Its other engine keeps an fp32 gradient of the queries instead.
+  options.attention_determinism = AttentionDeterminism::kOff;
+  EXPECT_LT(workspace(32768, machine), one_head(8192));
+  options.attention_determinism = AttentionDeterminism::kOn;
   options.attention_backend = AttentionBackend::kFlash;
   EXPECT_LT(workspace(8192, machine), one_head(8192));
   options.attention_backend = AttentionBackend::kAuto;
