@@ -245,8 +245,8 @@ absl::StatusOr<TrainOptions> ReadCommandLine(int argc, char** argv, const std::s
     PrintAndExit(given.others["help"] == "markdown" ? FlagsMarkdown() : help);
   }
   if (given.others.count("version") > 0) {
-    PrintAndExit(
-        absl::StrCat("Zeroth 0.1.0, commit ", zeroth_commit, "\n", BuiltWith(), GpuLibraries()));
+    PrintAndExit(absl::StrCat("Zeroth ", kVersion, ", commit ", zeroth_commit, "\n", BuiltWith(),
+                              GpuLibraries()));
   }
   TrainOptions options;
   if (!given.others["config"].empty()) {

@@ -130,6 +130,7 @@ absl::StatusOr<std::vector<std::string>> ParseFlagsAndWords(absl::string_view us
     return absl::StrContains(file, source);
   };
   config.contains_help_flags = config.contains_helpshort_flags;
+  config.version_string = [] { return absl::StrCat("Zeroth ", kVersion, "\n"); };
   absl::SetFlagsUsageConfig(config);
   const std::vector<char*> words = absl::ParseCommandLine(argc, argv);
   return std::vector<std::string>(words.begin() + 1, words.end());

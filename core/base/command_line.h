@@ -14,9 +14,13 @@
 
 namespace zeroth {
 
+// The release, as //tools/package names it.
+inline constexpr absl::string_view kVersion = "0.1.0";
+
 // Parses Abseil's flags, and returns the other words. --help prints `usage` and only the flags that
-// are defined in `source` (a part of a file's path). InvalidArgument names flags that do not exist,
-// and suggests similar ones. An invalid value of a flag ends the program.
+// are defined in `source` (a part of a file's path). --version prints kVersion. InvalidArgument
+// names flags that do not exist, and suggests similar ones. An invalid value of a flag ends the
+// program.
 absl::StatusOr<std::vector<std::string>> ParseFlagsAndWords(absl::string_view usage,
                                                             std::string source, int argc,
                                                             char** argv);

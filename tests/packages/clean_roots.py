@@ -6,7 +6,8 @@ the losses. Prints a table of times and sizes, beside `pip install torch`.
 
     tests/packages/clean_roots.py PACKAGES [RELEASE...]
 
-PACKAGES is the folder of //tools/package:packages, RELEASE is bookworm or testing.
+PACKAGES is the folder of //tools/package:packages, RELEASE is bookworm or testing. If the wheel for NVIDIA GPUs was copied into
+the folder, both wheels are installed together, too, with 1 GB of NVIDIA's.
 Exits with 3 where there can be no such system (.ci/debian, which says more), with 1 where a package does not work.
 """
 
@@ -72,13 +73,16 @@ def main():
         for name in os.listdir(packages):
             if name.endswith(".oci.tar"):  # //tools/package:package_test runs the image
                 continue
-            sizes["wheel" if name.endswith(".whl") else "deb"] = os.path.getsize(os.path.join(packages, name)) / 1e6
+            package = "wheels" if name.startswith("zeroth_cuda") else "wheel" if name.endswith(".whl") else "deb"
+            sizes[package] = os.path.getsize(os.path.join(packages, name)) / 1e6
             shutil.copy(os.path.join(packages, name), folder)
         shutil.copy(os.path.join(ROOT, "README.md"), folder)
         shutil.copy(os.path.join(HERE, "install.sh"), folder)
         for release in releases:
-            for package in ("deb", "wheel"):
-                # One system is enough for the processors, and for torch below.
+            for package in ("deb", "wheel", "wheels"):
+                # One system is enough for the processors, and for the wheels with NVIDIA's and torch below.
+                if package == "wheels" and (package not in sizes or release != releases[0]):
+                    continue
                 processors = ["processors"] if package == "wheel" and release == releases[0] else []
                 code, printed = installed(folder, release, package, *processors)
                 if code != 0:

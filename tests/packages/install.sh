@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 #
-# install.sh deb|wheel|torch [processors]: installs one package on a Debian on which nothing is installed, and trains with
-# it. Run by clean_roots.py in a folder with the packages and README.md. Prints a line "MEASURED NAME=NUMBER...": seconds
-# from nothing until it is installed, until the first step, and until the run is done; MB on disk.
+# install.sh deb|wheel|wheels|torch [processors]: installs one package on a Debian on which nothing is installed, and trains
+# with it. `wheels` are the wheel and the one for NVIDIA GPUs, with NVIDIA's libraries from PyPI. Run by clean_roots.py in a
+# folder with the packages and README.md. Prints a line "MEASURED NAME=NUMBER...": seconds from nothing until it is installed,
+# until the first step, and until the run is done; MB on disk.
 # With `processors` it then trains for a few steps as on older processors; each output follows a line "PROCESSOR NAME".
 set -euo pipefail
 export DEBIAN_FRONTEND=noninteractive
@@ -32,13 +33,16 @@ case "$1" in
     apt ./zeroth_*.deb
     programs=/usr/lib/zeroth
     ;;
-  wheel | torch)
+  wheel | wheels | torch)
     apt --no-install-recommends python3-venv
     python3 -m venv /opt/venv
     export PATH="/opt/venv/bin:$PATH"
-    what=torch
-    if [[ "$1" == wheel ]]; then what="$(echo "$files"/zeroth-*.whl)"; fi
-    pip install --quiet --no-cache-dir --disable-pip-version-check "$what" || die "pip install $what"
+    case "$1" in
+      wheel) what=("$files"/zeroth-*.whl) ;;
+      wheels) what=("$files"/zeroth*.whl) ;;
+      *) what=("$1") ;;
+    esac
+    pip install --quiet --no-cache-dir --disable-pip-version-check "${what[@]}" || die "pip install ${what[*]}"
     programs="$(echo /opt/venv/lib/python3*/site-packages/zeroth/lib/zeroth)"
     ;;
 esac

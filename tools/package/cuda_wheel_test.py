@@ -65,9 +65,12 @@ def link_libraries(site, train):
         fail("the program built here, %s, does not find all of %s:\n%s" % (train, ", ".join(NVIDIA), printed))
     for library, folder in folders.items():
         found[NVIDIA[library][0]] = os.path.join(folder, NVIDIA[library][0])
+    # cuDNN loads its parts from the folder in which it was found itself, which is the one of links.
+    parts = {os.path.basename(path): path for path in glob.glob(folders["cuDNN"] + "/libcudnn_*.so.9")}
+    found.update(parts)
     for name, path in found.items():
         if not EVERYWHERE.fullmatch(name):
-            folder = os.path.join(site, EXPECTED.get(name, "zeroth/lib/zeroth"))
+            folder = os.path.join(site, NVIDIA["cuDNN"][1] if name in parts else EXPECTED.get(name, "zeroth/lib/zeroth"))
             os.makedirs(folder, exist_ok=True)
             os.symlink(os.path.realpath(path), os.path.join(folder, name))
 

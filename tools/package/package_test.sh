@@ -26,6 +26,10 @@ run_each() { # run_each ZEROTH
   zeroth() { env -i PATH=/usr/bin:/bin HOME="$here" "$program" "$@"; }
   local program="$1"
   [[ "$(zeroth --version)" == "Zeroth $version, commit "* ]] || fail "$program --version: $(zeroth --version)"
+  local command
+  for command in convert evaluate generate inspect plan tokenize; do
+    [[ "$(zeroth "$command" --version)" == "Zeroth $version"* ]] || fail "$command --version: $(zeroth "$command" --version)"
+  done
   zeroth tokenize --in=text.md --tokenizer=byte --out=tokens.bin || fail tokenize
   zeroth plan --model=gpt2_124m --machine=H100 --world_size=8 --seq_len=512 | grep fits >/dev/null || fail plan
   zeroth train --data=text.md --steps=2 --seq_len=16 --batch_size=1 --world_size=2 --out=run || fail train
