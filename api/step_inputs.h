@@ -57,30 +57,17 @@ class StepInputs {
   const Tensor& tokens(int64_t i) const { return tokens_[static_cast<size_t>(i)]; }
   const Tensor& targets(int64_t i) const { return targets_[static_cast<size_t>(i)]; }
 
-  // The position at which each token's document begins, int32 [batch, seq]; undefined if batches
-  // have none.
-  Tensor starts(int64_t i) const {
-    return starts_.empty() ? Tensor() : starts_[static_cast<size_t>(i)];
-  }
-  // Batch::pairs, int32 [pairs, 3], and Batch::reference, fp32 [batch, seq]; undefined if batches
-  // have none.
-  Tensor pairs(int64_t i) const {
-    return pairs_.empty() ? Tensor() : pairs_[static_cast<size_t>(i)];
-  }
-  Tensor reference(int64_t i) const {
-    return reference_.empty() ? Tensor() : reference_[static_cast<size_t>(i)];
-  }
-  // Batch::labels, int32 [pairs]; undefined if batches have none.
-  Tensor labels(int64_t i) const {
-    return labels_.empty() ? Tensor() : labels_[static_cast<size_t>(i)];
-  }
-  // Batch::teacher_ids and teacher_log_probs, [batch, seq, k]; undefined if batches have none.
-  Tensor teacher_ids(int64_t i) const {
-    return teacher_ids_.empty() ? Tensor() : teacher_ids_[static_cast<size_t>(i)];
-  }
-  Tensor teacher_log_probs(int64_t i) const {
-    return teacher_log_probs_.empty() ? Tensor() : teacher_log_probs_[static_cast<size_t>(i)];
-  }
+  // The tensors below are undefined if batches have none.
+  // The position at which each token's document begins, int32 [batch, seq].
+  Tensor starts(int64_t i) const { return OrNone(starts_, i); }
+  // Batch::pairs, int32 [pairs, 3], and Batch::reference, fp32 [batch, seq].
+  Tensor pairs(int64_t i) const { return OrNone(pairs_, i); }
+  Tensor reference(int64_t i) const { return OrNone(reference_, i); }
+  // Batch::labels, int32 [pairs].
+  Tensor labels(int64_t i) const { return OrNone(labels_, i); }
+  // Batch::teacher_ids and teacher_log_probs, [batch, seq, k].
+  Tensor teacher_ids(int64_t i) const { return OrNone(teacher_ids_, i); }
+  Tensor teacher_log_probs(int64_t i) const { return OrNone(teacher_log_probs_, i); }
   // With labels, PreferenceLossArgs::kl: the terms of all micro-batches of all ranks, after
   // ExchangeKl. Undefined without.
   const Tensor& kl() const { return kl_; }
@@ -127,6 +114,10 @@ class StepInputs {
   absl::StatusOr<Exchanged> ReadExchanged() const;
 
  private:
+  static Tensor OrNone(const std::vector<Tensor>& tensors, int64_t i) {
+    return tensors.empty() ? Tensor() : tensors[static_cast<size_t>(i)];
+  }
+
   // The number of experts, over all layers. Each has a count in `exchanged_`.
   int64_t AllExperts() const;
   // Copies `numbers` of each micro-batch into `exchanged`, and exchanges that.

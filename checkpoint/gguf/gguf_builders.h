@@ -91,9 +91,24 @@ inline double ShortDecimal(double value) {
 // Fills config.json from metadata under "<architecture>.". Remembers the first error.
 class ConfigBuilder {
  public:
-  ConfigBuilder(const GgufMetadata& metadata, absl::string_view architecture)
+  ConfigBuilder(const GgufMetadata& metadata, absl::string_view architecture,
+                const HfConfigFacts& facts)
       : metadata_(metadata), prefix_(absl::StrCat(architecture, ".")) {
     json_["model_type"] = architecture;
+    json_["vocab_size"] = facts.vocab_size;
+    json_["tie_word_embeddings"] = facts.tie_word_embeddings;
+    json_["torch_dtype"] = facts.torch_dtype;
+  }
+
+  // Sets the keys that all families but GPT-2 share.
+  void SetSizes() {
+    const int64_t heads = Int("attention.head_count");
+    json_["max_position_embeddings"] = Int("context_length");
+    json_["hidden_size"] = Int("embedding_length");
+    json_["num_hidden_layers"] = Int("block_count");
+    json_["num_attention_heads"] = heads;
+    json_["num_key_value_heads"] = IntOr("attention.head_count_kv", heads);
+    json_["rms_norm_eps"] = Double("attention.layer_norm_rms_epsilon");
   }
 
   int64_t Int(absl::string_view gguf) { return Value(metadata_.GetInt(Key(gguf))); }

@@ -151,7 +151,7 @@ absl::StatusOr<GgufMetadata> LlamaMetadata(const HfConfig& config, absl::string_
 }
 
 absl::StatusOr<HfConfig> Gpt2Config(const GgufMetadata& metadata, const HfConfigFacts& facts) {
-  ConfigBuilder out(metadata, "gpt2");
+  ConfigBuilder out(metadata, "gpt2", facts);
   const int64_t width = out.Int("embedding_length");
   const int64_t inner = out.Int("feed_forward_length");
   const int64_t context = out.Int("context_length");
@@ -165,9 +165,6 @@ absl::StatusOr<HfConfig> Gpt2Config(const GgufMetadata& metadata, const HfConfig
   // transformers writes null for the usual width.
   out["n_inner"] = inner / 4 == width && inner % 4 == 0 ? Json(nullptr) : Json(inner);
   out["layer_norm_epsilon"] = out.Double("attention.layer_norm_epsilon");
-  out["vocab_size"] = facts.vocab_size;
-  out["tie_word_embeddings"] = facts.tie_word_embeddings;
-  out["torch_dtype"] = facts.torch_dtype;
   // GGUF stores no dropout; transformers' default of 0.1 would be a guess.
   for (const char* dropout : {"attn_pdrop", "embd_pdrop", "resid_pdrop"}) out[dropout] = 0.0;
   return std::move(out).Build();
@@ -207,7 +204,7 @@ void SetExperts(ConfigBuilder& out) {
 
 absl::StatusOr<HfConfig> LlamaConfig(const GgufMetadata& metadata, const LlamaLike& family,
                                      const HfConfigFacts& facts) {
-  ConfigBuilder out(metadata, family.architecture);
+  ConfigBuilder out(metadata, family.architecture, facts);
   const int64_t heads = out.Int("attention.head_count");
   const int64_t width = out.Int("embedding_length");
   const int64_t head_dim = out.IntOr("attention.key_length", heads > 0 ? width / heads : 0);
@@ -243,18 +240,10 @@ absl::StatusOr<HfConfig> LlamaConfig(const GgufMetadata& metadata, const LlamaLi
     out["sliding_window"] = window;
   }
   out["hidden_act"] = "silu";
-  out["max_position_embeddings"] = out.Int("context_length");
-  out["hidden_size"] = width;
   out["intermediate_size"] = out.Int("feed_forward_length");
-  out["num_hidden_layers"] = out.Int("block_count");
-  out["num_attention_heads"] = heads;
-  out["num_key_value_heads"] = out.IntOr("attention.head_count_kv", heads);
   if (!phi) out["head_dim"] = head_dim;  // transformers has no such key there
-  out["rms_norm_eps"] = out.Double("attention.layer_norm_rms_epsilon");
+  out.SetSizes();
   out["rope_theta"] = out.DoubleOr("rope.freq_base", 10000.0);
-  out["vocab_size"] = facts.vocab_size;
-  out["tie_word_embeddings"] = facts.tie_word_embeddings;
-  out["torch_dtype"] = facts.torch_dtype;
   if (family.says_attention_bias) out["attention_bias"] = facts.attention_bias;
   if (family.says_mlp_bias) out["mlp_bias"] = facts.mlp_bias;
   SetRope(facts, out);

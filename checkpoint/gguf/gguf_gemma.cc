@@ -141,26 +141,18 @@ void RequireScores(const Gemma& gemma, const Sizes& sizes, const HfConfig& confi
 }
 
 // Sets the keys that Gemma 2 and 3 share.
-void SetConfig(const Gemma& gemma, const HfConfigFacts& facts, ConfigBuilder& out) {
+void SetConfig(const Gemma& gemma, ConfigBuilder& out) {
   Sizes sizes;
   sizes.heads = out.Int("attention.head_count");
   sizes.width = out.Int("embedding_length");
   sizes.blocks = out.Int("block_count");
   sizes.head_dim = out.IntOr("attention.key_length", 256);
   out["hidden_activation"] = kActivation;
-  out["max_position_embeddings"] = out.Int("context_length");
-  out["hidden_size"] = sizes.width;
   out["intermediate_size"] = out.Int("feed_forward_length");
-  out["num_hidden_layers"] = sizes.blocks;
-  out["num_attention_heads"] = sizes.heads;
-  out["num_key_value_heads"] = out.IntOr("attention.head_count_kv", sizes.heads);
   out["head_dim"] = sizes.head_dim;
   out["query_pre_attn_scalar"] = sizes.QueryScalar(gemma);
-  out["rms_norm_eps"] = out.Double("attention.layer_norm_rms_epsilon");
+  out.SetSizes();
   out["attention_bias"] = false;
-  out["vocab_size"] = facts.vocab_size;
-  out["tie_word_embeddings"] = facts.tie_word_embeddings;
-  out["torch_dtype"] = facts.torch_dtype;
 }
 
 }  // namespace
@@ -189,8 +181,8 @@ absl::StatusOr<GgufMetadata> Gemma2Metadata(const HfConfig& config) {
 }
 
 absl::StatusOr<HfConfig> Gemma2Config(const GgufMetadata& metadata, const HfConfigFacts& facts) {
-  ConfigBuilder out(metadata, kGemma2.architecture);
-  SetConfig(kGemma2, facts, out);
+  ConfigBuilder out(metadata, kGemma2.architecture, facts);
+  SetConfig(kGemma2, out);
   out["architectures"] = {"Gemma2ForCausalLM"};
   out["sliding_window"] = out.IntOr(kSlidingWindow, 4096);
   out[kScoreCap] = out.DoubleOr(kScoreCap, kDefaultScoreCap);
@@ -224,8 +216,8 @@ absl::StatusOr<GgufMetadata> Gemma3Metadata(const HfConfig& config) {
 }
 
 absl::StatusOr<HfConfig> Gemma3Config(const GgufMetadata& metadata, const HfConfigFacts& facts) {
-  ConfigBuilder out(metadata, kGemma3.architecture);
-  SetConfig(kGemma3, facts, out);
+  ConfigBuilder out(metadata, kGemma3.architecture, facts);
+  SetConfig(kGemma3, out);
   out["model_type"] = "gemma3_text";
   out["architectures"] = {"Gemma3ForCausalLM"};
   out["sliding_window"] = out.Int(kSlidingWindow);

@@ -103,7 +103,7 @@ absl::StatusOr<GgufMetadata> GptOssMetadata(const HfConfig& config) {
 }
 
 absl::StatusOr<HfConfig> GptOssConfig(const GgufMetadata& metadata, const HfConfigFacts& facts) {
-  ConfigBuilder out(metadata, kArchitecture);
+  ConfigBuilder out(metadata, kArchitecture, facts);
   const int64_t heads = out.Int("attention.head_count");
   const int64_t width = out.Int("embedding_length");
   const int64_t blocks = out.Int("block_count");
@@ -111,24 +111,16 @@ absl::StatusOr<HfConfig> GptOssConfig(const GgufMetadata& metadata, const HfConf
   out["model_type"] = "gpt_oss";
   out["architectures"] = {"GptOssForCausalLM"};
   out["hidden_act"] = "silu";
-  out["max_position_embeddings"] = out.Int("context_length");
-  out["hidden_size"] = width;
   out["intermediate_size"] = out.Int("expert_feed_forward_length");
-  out["num_hidden_layers"] = blocks;
-  out["num_attention_heads"] = heads;
-  out["num_key_value_heads"] = out.IntOr("attention.head_count_kv", heads);
   out["head_dim"] = head_dim;
   out["num_local_experts"] = out.Int("expert_count");
   out["num_experts_per_tok"] = out.Int("expert_used_count");
-  out["rms_norm_eps"] = out.Double("attention.layer_norm_rms_epsilon");
+  out.SetSizes();
   out["sliding_window"] = out.Int(kSlidingWindow);
   if (blocks > 0 && blocks < kMostBlocks) out["layer_types"] = LayerTypes(blocks);
   out["attention_bias"] = facts.attention_bias;
   out["swiglu_limit"] = 7.0;
   out["rope_theta"] = out.DoubleOr("rope.freq_base", kTheta);
-  out["vocab_size"] = facts.vocab_size;
-  out["tie_word_embeddings"] = facts.tie_word_embeddings;
-  out["torch_dtype"] = facts.torch_dtype;
   const int64_t rotated = out.IntOr("rope.dimension_count", head_dim);
   if (rotated != head_dim) {
     out.Refuse("rope.dimension_count", absl::StrCat(rotated),

@@ -18,13 +18,11 @@
 
 #include "absl/status/status.h"
 
-#include "zeroth/core/base/dtype.h"
 #include "zeroth/core/tensor/tensor.h"
 #include "zeroth/kernels/kernels.h"
+#include "zeroth/kernels/vocabulary/vocabulary.h"
 
 namespace zeroth {
-
-class Operation;
 
 // The KL divergence that a student lowers (beta of 0 and of 1 in TRL's GKD).
 enum class Divergence : uint8_t {
@@ -56,28 +54,12 @@ struct TeacherArgs {
   DistillationOptions options;
 };
 
-struct DistillStatisticsArgs {
+// The rows of targets of -100 do not count, and have statistics of 0.
+struct DistillStatisticsArgs : SoftmaxStatisticsArgs {
   TeacherArgs teacher;
-  Tensor logits;      // fp32 [rows, columns]
-  int64_t begin = 0;  // the part of the vocabulary: columns [begin, begin + count)
-  int64_t count = 0;
-  Tensor targets;     // int32 [rows], local: columns of `logits`; rows with -100 do not count
-  Tensor statistics;  // fp32 [rows, kDistillStatistics], overwritten
 };
-
-struct DistillGradientArgs {
+struct DistillGradientArgs : PartGradientArgs {
   TeacherArgs teacher;
-  Tensor logits;        // fp32 [rows, columns]; if logit_cap is above 0, capped (BasicOp::kSoftCap)
-  Tensor targets;       // int32 [rows], local; rows with -100 do not count
-  Tensor statistics;    // fp32 [parts, rows, kDistillStatistics], of all parts of the vocabulary
-  Tensor divisor;       // fp32 [1]: divides the sum of losses
-  int64_t padding = 0;  // the last `padding` columns are not tokens; their gradients are 0
-  float grad_scale = 1.0f;
-  float logit_cap = 0.0f;  // above 0: the gradients are those of the logits before this cap
-  Tensor losses;           // fp32 [rows], overwritten; 0 for a row that does not count
-  // fp32, bf16 or fp16 [rows, columns], overwritten with the gradients of grad_scale * sum of
-  // losses / divisor. In fp32 it may be `logits`. Undefined if only losses are wanted.
-  Tensor dlogits;
 };
 
 namespace kernels {
@@ -100,31 +82,11 @@ struct TeacherCall {
   int64_t first = 0;
   DistillationOptions options;
 };
-struct DistillStatisticsCall {
+struct DistillStatisticsCall : SoftmaxStatisticsCall {
   TeacherCall teacher;
-  int64_t rows = 0;
-  int64_t columns = 0;
-  int64_t begin = 0;
-  int64_t count = 0;
-  const float* logits = nullptr;
-  const int32_t* targets = nullptr;
-  float* statistics = nullptr;
 };
-struct DistillGradientCall {
+struct DistillGradientCall : PartGradientCall {
   TeacherCall teacher;
-  int64_t rows = 0;
-  int64_t columns = 0;
-  int64_t padding = 0;
-  int64_t parts = 0;
-  const float* logits = nullptr;
-  const int32_t* targets = nullptr;
-  const float* statistics = nullptr;
-  const float* divisor = nullptr;
-  float grad_scale = 1.0f;
-  float logit_cap = 0.0f;
-  float* losses = nullptr;
-  DType dtype = DType::kFloat32;
-  void* dlogits = nullptr;  // or null
 };
 
 }  // namespace zeroth

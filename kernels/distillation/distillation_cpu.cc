@@ -4,13 +4,11 @@
 #include <cmath>
 #include <vector>
 
-#include "zeroth/core/base/ignored_target.h"
 #include "zeroth/kernels/cpu/cpu_kernels.h"
-#include "zeroth/kernels/cpu/parallel.h"
 #include "zeroth/kernels/distillation/distillation.h"
-#include "zeroth/kernels/distillation/row_parts_cpu.h"
+#include "zeroth/kernels/distillation/student_rows_cpu.h"
 #include "zeroth/kernels/linear_cross_entropy/linear_cross_entropy_cpu.h"
-#include "zeroth/kernels/matrix.h"
+#include "zeroth/kernels/vocabulary/row_parts_cpu.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/distillation/distillation_cpu.cc"
@@ -27,24 +25,18 @@
 namespace zeroth::cpu {
 namespace {
 
-// The gradient of a row's logits x is, before the slope of the cap,
-//   soft e^(x / T - soft_max) + hard e^(x - hard_max),
-// less `at` for a token of the teacher or the target.
-struct GradientRow {
-  float inverse_temperature = 1;
-  float soft = 0;
-  float soft_max = 0;
-  float hard = 0;
-  float hard_max = 0;
-  float cap = 0;  // 0: none
-};
-
 // The columns from whose gradients a probability of the teacher or of the target is subtracted, and
 // how much.
 struct SubtractedColumns {
   std::vector<int64_t> columns;
   std::vector<float> logits;
   std::vector<float> by;
+};
+
+struct Buffers {
+  std::vector<double> p;  // the teacher's probabilities
+  std::vector<float> scaled;
+  SubtractedColumns subtracted;
 };
 
 }  // namespace
@@ -55,7 +47,7 @@ HWY_BEFORE_NAMESPACE();
 namespace zeroth::cpu {
 namespace HWY_NAMESPACE {
 
-void WriteGradientRow(const GradientRow& row, const float* x, int64_t n,
+void WriteGradientRow(const StudentRow& row, const float* x, int64_t n,
                       SubtractedColumns& subtracted, DType dtype, void* to) {
   const auto slope = [&row](auto d, auto v, auto gradient) HWY_ATTR {
     return row.cap > 0 ? hn::Mul(gradient, SoftCapSlope(d, v, row.cap)) : gradient;
@@ -87,10 +79,6 @@ void WriteGradientRow(const GradientRow& row, const float* x, int64_t n,
   });
 }
 
-void WriteZeros(int64_t n, DType dtype, void* to) {
-  WithElementType(dtype, [&]<typename T>(T) { std::fill_n(static_cast<T*>(to), n, T{}); });
-}
-
 }  // namespace HWY_NAMESPACE
 }  // namespace zeroth::cpu
 HWY_AFTER_NAMESPACE();
@@ -100,7 +88,6 @@ namespace zeroth::cpu {
 namespace {
 
 HWY_EXPORT(WriteGradientRow);
-HWY_EXPORT(WriteZeros);
 
 // Writes the teacher's probabilities at the temperature, and returns the sum of p log p.
 double TeacherProbabilities(const TeacherCall& teacher, int64_t row, std::vector<double>& p) {
@@ -108,6 +95,7 @@ double TeacherProbabilities(const TeacherCall& teacher, int64_t row, std::vector
   const auto temperature = static_cast<double>(teacher.options.temperature);
   const auto largest = static_cast<double>(*std::max_element(log_probs, log_probs + teacher.k));
   double sum = 0;
+  p.resize(static_cast<size_t>(teacher.k));
   for (int64_t j = 0; j < teacher.k; ++j) {
     p[static_cast<size_t>(j)] = (static_cast<double>(log_probs[j]) - largest) / temperature;
     sum += std::exp(p[static_cast<size_t>(j)]);
@@ -124,37 +112,27 @@ double TeacherProbabilities(const TeacherCall& teacher, int64_t row, std::vector
 absl::Status DistillStatistics(const DistillStatisticsCall& call, CpuKernels&) {
   const TeacherCall& teacher = call.teacher;
   const float inverse = 1.0f / teacher.options.temperature;
-  return ForRows(call.rows, call.count, [&](int64_t begin, int64_t end) {
-    std::vector<double> p(static_cast<size_t>(teacher.k));
-    std::vector<float> scaled(static_cast<size_t>(inverse == 1.0f ? 0 : call.count));
-    for (int64_t row = begin; row < end; ++row) {
-      float* const out = call.statistics + row * kDistillStatistics;
-      if (call.targets[row] == kIgnoredTarget) {
-        std::fill_n(out, kDistillStatistics, 0.0f);
-        continue;
-      }
-      const float* const x = call.logits + row * call.columns + call.begin;
-      SoftmaxPart(x, call.count, out[0], out[1]);
-      const int64_t target = call.targets[row] - call.begin;
-      out[2] = target >= 0 && target < call.count ? x[target] : 0.0f;
-      if (inverse == 1.0f) {
-        out[3] = out[0];
-        out[4] = out[1];
-      } else {
-        std::transform(x, x + call.count, scaled.begin(),
-                       [inverse](float value) { return value * inverse; });
-        SoftmaxPart(scaled.data(), call.count, out[3], out[4]);
-      }
-      TeacherProbabilities(teacher, row, p);
-      double sum = 0;
-      for (int64_t j = 0; j < teacher.k; ++j) {
-        const int64_t column = teacher.ids[row * teacher.k + j] - teacher.first - call.begin;
-        if (column < 0 || column >= call.count) continue;
-        sum += p[static_cast<size_t>(j)] * static_cast<double>(x[column] * inverse);
-      }
-      out[5] = static_cast<float>(sum);
-    }
-  });
+  return StudentStatistics<kDistillStatistics, Buffers>(
+      call, [&](int64_t row, float* out, Buffers& buffers) {
+        const float* const x = call.logits + row * call.columns + call.begin;
+        if (inverse == 1.0f) {
+          out[3] = out[0];
+          out[4] = out[1];
+        } else {
+          buffers.scaled.resize(static_cast<size_t>(call.count));
+          std::transform(x, x + call.count, buffers.scaled.begin(),
+                         [inverse](float value) { return value * inverse; });
+          SoftmaxPart(buffers.scaled.data(), call.count, out[3], out[4]);
+        }
+        TeacherProbabilities(teacher, row, buffers.p);
+        double sum = 0;
+        for (int64_t j = 0; j < teacher.k; ++j) {
+          const int64_t column = teacher.ids[row * teacher.k + j] - teacher.first - call.begin;
+          if (column < 0 || column >= call.count) continue;
+          sum += buffers.p[static_cast<size_t>(j)] * static_cast<double>(x[column] * inverse);
+        }
+        out[5] = static_cast<float>(sum);
+      });
 }
 const OnCpu<DistillStatistics> distill_statistics;
 
@@ -185,45 +163,19 @@ void FindSubtracted(const DistillGradientCall& call, int64_t row, const std::vec
 }
 
 absl::Status DistillGradient(const DistillGradientCall& call, CpuKernels&) {
-  const auto divisor = static_cast<double>(*call.divisor);
-  const double factor = divisor == 0 ? 0.0 : static_cast<double>(call.grad_scale) / divisor;
-  const auto alpha = static_cast<double>(call.teacher.options.alpha);
-  const auto temperature = static_cast<double>(call.teacher.options.temperature);
-  const int64_t tokens = call.columns - call.padding;
-  return ForRows(call.rows, call.columns, [&](int64_t begin, int64_t end) {
-    std::vector<double> p(static_cast<size_t>(call.teacher.k));
-    SubtractedColumns subtracted;
-    for (int64_t row = begin; row < end; ++row) {
-      void* const to = Advance(call.dlogits, row * call.columns, call.dtype);
-      if (call.targets[row] == kIgnoredTarget) {
-        call.losses[row] = 0.0f;
-        if (to != nullptr) HWY_DYNAMIC_DISPATCH(WriteZeros)(call.columns, call.dtype, to);
-        continue;
-      }
-      const double entropy = TeacherProbabilities(call.teacher, row, p);
-      const SoftmaxSum hard = Combine<kDistillStatistics>(call, row, 0);
-      const SoftmaxSum soft = Combine<kDistillStatistics>(call, row, 3);
-      const double kl = entropy - SumOfParts<kDistillStatistics>(call, row, 5) + LogOf(soft);
-      const double next_token = LogOf(hard) - SumOfParts<kDistillStatistics>(call, row, 2);
-      call.losses[row] =
-          static_cast<float>(alpha * temperature * temperature * kl + (1 - alpha) * next_token);
-      if (to == nullptr) continue;
-      const double of_teacher = factor * alpha * temperature;
-      const double of_target = factor * (1 - alpha);
-      FindSubtracted(call, row, p, of_teacher, of_target, subtracted);
-      GradientRow gradient;
-      gradient.inverse_temperature = 1.0f / call.teacher.options.temperature;
-      gradient.soft = static_cast<float>(of_teacher / soft.sum);
-      gradient.soft_max = soft.max;
-      gradient.hard = static_cast<float>(of_target / hard.sum);
-      gradient.hard_max = hard.max;
-      gradient.cap = call.logit_cap;
-      HWY_DYNAMIC_DISPATCH(WriteGradientRow)
-      (gradient, call.logits + row * call.columns, tokens, subtracted, call.dtype, to);
-      HWY_DYNAMIC_DISPATCH(WriteZeros)
-      (call.padding, call.dtype, Advance(to, tokens, call.dtype));
-    }
-  });
+  return StudentGradient<kDistillStatistics, Buffers>(
+      call, call.teacher.options,
+      [&](int64_t row, const SoftmaxSum& soft, Buffers& buffers) {
+        const double entropy = TeacherProbabilities(call.teacher, row, buffers.p);
+        return entropy - SumOfParts<kDistillStatistics>(call, row, 5) + LogOf(soft);
+      },
+      [&](int64_t row, const StudentRow& student, Buffers& buffers, void* to) {
+        FindSubtracted(call, row, buffers.p, student.of_teacher, student.of_target,
+                       buffers.subtracted);
+        HWY_DYNAMIC_DISPATCH(WriteGradientRow)
+        (student, call.logits + row * call.columns, call.columns - call.padding, buffers.subtracted,
+         call.dtype, to);
+      });
 }
 const OnCpu<DistillGradient> distill_gradient;
 

@@ -1,13 +1,13 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/core/base/ignored_target.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/device/cuda/kernel_language.h"
 #include "zeroth/kernels/cuda/cuda_kernels.h"
 #include "zeroth/kernels/cuda/dispatch.h"
 #include "zeroth/kernels/cuda/warp.h"
 #include "zeroth/kernels/distillation/distillation.h"
-#include "zeroth/kernels/distillation/row_parts_device.h"
+#include "zeroth/kernels/distillation/student_rows_device.h"
+#include "zeroth/kernels/vocabulary/row_parts_device.h"
 
 namespace zeroth::cuda {
 namespace {
@@ -37,11 +37,7 @@ __global__ void __launch_bounds__(kRowThreads) StatisticsKernel(DistillStatistic
   ZEROTH_SHARED(float, scratch, [kRowThreads / 32]);
   const TeacherCall& teacher = call.teacher;
   const int64_t row = blockIdx.x;
-  float* const out = call.statistics + row * kDistillStatistics;
-  if (call.targets[row] == kIgnoredTarget) {
-    if (threadIdx.x < kDistillStatistics) out[threadIdx.x] = 0.0f;
-    return;
-  }
+  if (IsIgnored<kDistillStatistics>(call)) return;
   const float inverse = 1.0f / teacher.options.temperature;
   const float* const x = call.logits + row * call.columns + call.begin;
   float largest = kBelowAll;
@@ -68,6 +64,7 @@ __global__ void __launch_bounds__(kRowThreads) StatisticsKernel(DistillStatistic
   agreed = BlockSum<kRowThreads>(agreed, scratch);
   if (threadIdx.x != 0) return;
   const int64_t target = call.targets[row] - call.begin;
+  float* const out = call.statistics + row * kDistillStatistics;
   out[0] = largest;
   out[1] = hard;
   out[2] = target >= 0 && target < call.count ? x[target] : 0.0f;
@@ -82,17 +79,9 @@ __global__ void __launch_bounds__(kRowThreads) GradientKernel(DistillGradientCal
   ZEROTH_SHARED(float, teacher_logits, [kMostTeacherTokens]);
   const TeacherCall& teacher = call.teacher;
   const int64_t row = blockIdx.x;
-  const int32_t target = call.targets[row];
-  T* const out = static_cast<T*>(call.dlogits) + row * call.columns;
-  if (target == kIgnoredTarget) {
-    if (threadIdx.x == 0) call.losses[row] = 0.0f;
-    if (call.dlogits == nullptr) return;
-    for (int64_t i = threadIdx.x; i < call.columns; i += kRowThreads) out[i] = FromFloat<T>(0.0f);
-    return;
-  }
+  if (IsIgnored<T>(call)) return;
   const float temperature = teacher.options.temperature;
   const float inverse = 1.0f / temperature;
-  const float alpha = teacher.options.alpha;
   const float* const log_probs = teacher.log_probs + row * teacher.k;
   const int32_t* const ids = teacher.ids + row * teacher.k;
   const TeacherSum known = SumTeacher(log_probs, teacher.k, inverse, scratch);
@@ -108,11 +97,13 @@ __global__ void __launch_bounds__(kRowThreads) GradientKernel(DistillGradientCal
   if (threadIdx.x == 0) {
     const float kl =
         entropy - (SumOfParts<kDistillStatistics>(call, 5) - soft.max) + logf(soft.sum);
-    const float next_token = logf(hard.sum) - (SumOfParts<kDistillStatistics>(call, 2) - hard.max);
-    call.losses[row] = alpha * temperature * temperature * kl + (1.0f - alpha) * next_token;
+    WriteLoss<kDistillStatistics>(call, teacher.options, hard, kl);
   }
   if (call.dlogits == nullptr) return;
-  const float factor = *call.divisor == 0.0f ? 0.0f : call.grad_scale / *call.divisor;
+  const int32_t target = call.targets[row];
+  T* const out = static_cast<T*>(call.dlogits) + row * call.columns;
+  const float alpha = teacher.options.alpha;
+  const float factor = GradientFactor(call);
   const float of_teacher = factor * alpha * temperature;
   const float of_target = factor * (1.0f - alpha);
   const int64_t tokens = call.columns - call.padding;
@@ -122,12 +113,7 @@ __global__ void __launch_bounds__(kRowThreads) GradientKernel(DistillGradientCal
   const auto gradient = [&](float logit, float by) {
     float g = expf(logit * inverse - soft.max) * (of_teacher / soft.sum);
     if (of_target != 0.0f) g = __fmaf_rn(expf(logit - hard.max), of_target / hard.sum, g);
-    g -= by;
-    if (call.logit_cap > 0.0f) {
-      const float t = logit / call.logit_cap;
-      g *= __fmaf_rn(-t, t, 1.0f);
-    }
-    return g;
+    return BeforeCap(call, logit, g - by);
   };
   // The logits of the teacher's tokens are kept, because `out` may be x.
   for (int64_t j = threadIdx.x; j < teacher.k; j += kRowThreads) {

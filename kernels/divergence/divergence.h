@@ -17,10 +17,10 @@
 
 #include "absl/status/status.h"
 
-#include "zeroth/core/base/dtype.h"
 #include "zeroth/core/tensor/tensor.h"
 #include "zeroth/kernels/distillation/distillation.h"
 #include "zeroth/kernels/kernels.h"
+#include "zeroth/kernels/vocabulary/vocabulary.h"
 
 namespace zeroth {
 
@@ -37,29 +37,14 @@ namespace zeroth {
 //      reverse: the sum of e^(x / T - largest x / T) (x - z) / T
 inline constexpr int64_t kDivergenceStatistics = 8;
 
-struct DivergenceStatisticsArgs {
+// The rows of targets of -100 do not count, and have statistics of 0.
+struct DivergenceStatisticsArgs : SoftmaxStatisticsArgs {
   DistillationOptions options;
-  Tensor teacher;     // fp32 [rows, columns]: the teacher's logits
-  Tensor logits;      // fp32 [rows, columns]: the student's
-  int64_t begin = 0;  // the part of the vocabulary: columns [begin, begin + count)
-  int64_t count = 0;
-  Tensor targets;     // int32 [rows], local: columns of `logits`; rows with -100 do not count
-  Tensor statistics;  // fp32 [rows, kDivergenceStatistics], overwritten
+  Tensor teacher;  // fp32 [rows, columns]: the teacher's logits
 };
-
-struct DivergenceGradientArgs {
+struct DivergenceGradientArgs : PartGradientArgs {
   DistillationOptions options;
-  Tensor teacher;     // fp32 [rows, columns]
-  Tensor logits;      // fp32 [rows, columns]; if logit_cap is above 0, capped (BasicOp::kSoftCap)
-  Tensor targets;     // int32 [rows], local; rows with -100 do not count
-  Tensor statistics;  // fp32 [parts, rows, kDivergenceStatistics], of all parts of the vocabulary
-  Tensor divisor;     // fp32 [1]: divides the sum of losses
-  float grad_scale = 1.0f;
-  float logit_cap = 0.0f;  // above 0: the gradients are those of the logits before this cap
-  Tensor losses;           // fp32 [rows], overwritten; 0 for a row that does not count
-  // fp32, bf16 or fp16 [rows, columns], overwritten with the gradients of grad_scale * sum of
-  // losses / divisor. In fp32 it may be `logits`. Undefined if only losses are wanted.
-  Tensor dlogits;
+  Tensor teacher;  // fp32 [rows, columns]
 };
 
 namespace kernels {
@@ -72,32 +57,13 @@ absl::Status DivergenceGradient(Kernels& kernels, const DivergenceGradientArgs& 
 }  // namespace kernels
 
 // The checked arguments.
-struct DivergenceStatisticsCall {
+struct DivergenceStatisticsCall : SoftmaxStatisticsCall {
   DistillationOptions options;
-  int64_t rows = 0;
-  int64_t columns = 0;
-  int64_t begin = 0;
-  int64_t count = 0;
   const float* teacher = nullptr;
-  const float* logits = nullptr;
-  const int32_t* targets = nullptr;
-  float* statistics = nullptr;
 };
-struct DivergenceGradientCall {
+struct DivergenceGradientCall : PartGradientCall {
   DistillationOptions options;
-  int64_t rows = 0;
-  int64_t columns = 0;
-  int64_t parts = 0;
   const float* teacher = nullptr;
-  const float* logits = nullptr;
-  const int32_t* targets = nullptr;
-  const float* statistics = nullptr;
-  const float* divisor = nullptr;
-  float grad_scale = 1.0f;
-  float logit_cap = 0.0f;
-  float* losses = nullptr;
-  DType dtype = DType::kFloat32;
-  void* dlogits = nullptr;  // or null
 };
 
 }  // namespace zeroth

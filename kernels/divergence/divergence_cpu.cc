@@ -1,17 +1,13 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <vector>
 
-#include "zeroth/core/base/ignored_target.h"
 #include "zeroth/kernels/cpu/cpu_kernels.h"
-#include "zeroth/kernels/cpu/parallel.h"
-#include "zeroth/kernels/distillation/row_parts_cpu.h"
+#include "zeroth/kernels/distillation/student_rows_cpu.h"
 #include "zeroth/kernels/divergence/divergence.h"
 #include "zeroth/kernels/linear_cross_entropy/linear_cross_entropy_cpu.h"
-#include "zeroth/kernels/matrix.h"
+#include "zeroth/kernels/vocabulary/row_parts_cpu.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/divergence/divergence_cpu.cc"
@@ -32,18 +28,23 @@ namespace {
 //   soft e^(x / T - soft_max) s + hard e^(x - hard_max) - teacher e^(z / T - teacher_max),
 // where s is 1, or in the reverse divergence (x - z) / T - mean. At the target, of_target is
 // subtracted. Then the slope of the cap multiplies all of it.
-struct GradientRow {
-  float inverse_temperature = 1;
-  float soft = 0;
-  float soft_max = 0;
-  float hard = 0;
-  float hard_max = 0;
+struct GradientRow : StudentRow {
   float teacher = 0;
   float teacher_max = 0;
   bool is_reverse = false;
   float mean = 0;  // of (x - z) / T under the student, in the reverse divergence
-  float of_target = 0;
-  float cap = 0;  // 0: none
+};
+
+// What a row computes for its loss, and needs again for its gradient.
+struct TeacherRow {
+  SoftmaxSum all;
+  double mean = 0;
+};
+
+struct Scaled {
+  std::vector<float> student;
+  std::vector<float> teacher;
+  std::vector<float> weights;
 };
 
 }  // namespace
@@ -88,7 +89,7 @@ void WriteGradientRow(const GradientRow& row, const float* x, const float* z, in
     return row.cap > 0 ? hn::Mul(g, SoftCapSlope(d, v, row.cap)) : g;
   };
   const bool has_target = target >= 0 && target < n;
-  float at_target = row.of_target;
+  auto at_target = static_cast<float>(row.of_target);
   if (has_target) {  // before `to`, which may be x, is written
     Transform(size_t{1}, &at_target, gradient, x + target, z + target,
               static_cast<const float*>(&at_target));
@@ -119,38 +120,30 @@ HWY_EXPORT(WriteGradientRow);
 absl::Status DivergenceStatistics(const DivergenceStatisticsCall& call, CpuKernels&) {
   const float inverse = 1.0f / call.options.temperature;
   const bool is_reverse = call.options.divergence == Divergence::kReverse;
-  return ForRows(call.rows, call.count, [&](int64_t begin, int64_t end) {
-    const auto count = static_cast<size_t>(call.count);
-    std::vector<float> student(count);
-    std::vector<float> teacher(count);
-    std::vector<float> weights(count);
-    for (int64_t row = begin; row < end; ++row) {
-      float* const out = call.statistics + row * kDivergenceStatistics;
-      if (call.targets[row] == kIgnoredTarget) {
-        std::fill_n(out, kDivergenceStatistics, 0.0f);
-        continue;
-      }
-      const int64_t at = row * call.columns + call.begin;
-      const float* const x = call.logits + at;
-      SoftmaxPart(x, call.count, out[0], out[1]);
-      const int64_t target = call.targets[row] - call.begin;
-      out[2] = target >= 0 && target < call.count ? x[target] : 0.0f;
-      HWY_DYNAMIC_DISPATCH(ScaleRow)(x, call.count, inverse, student.data());
-      HWY_DYNAMIC_DISPATCH(ScaleRow)(call.teacher + at, call.count, inverse, teacher.data());
-      SoftmaxPart(student.data(), call.count, out[3], out[4]);
-      SoftmaxPart(teacher.data(), call.count, out[5], out[6]);
-      const std::vector<float>& first = is_reverse ? student : teacher;
-      const std::vector<float>& second = is_reverse ? teacher : student;
-      HWY_DYNAMIC_DISPATCH(ExpRow)
-      (first.data(), call.count, is_reverse ? out[3] : out[5], weights.data());
-      double sum = 0;
-      for (size_t i = 0; i < count; ++i) {
-        sum += static_cast<double>(weights[i]) *
-               (static_cast<double>(first[i]) - static_cast<double>(second[i]));
-      }
-      out[7] = static_cast<float>(sum);
-    }
-  });
+  return StudentStatistics<kDivergenceStatistics, Scaled>(
+      call, [&](int64_t row, float* out, Scaled& scaled) {
+        const auto count = static_cast<size_t>(call.count);
+        for (auto* values : {&scaled.student, &scaled.teacher, &scaled.weights}) {
+          values->resize(count);
+        }
+        const int64_t at = row * call.columns + call.begin;
+        HWY_DYNAMIC_DISPATCH(ScaleRow)
+        (call.logits + at, call.count, inverse, scaled.student.data());
+        HWY_DYNAMIC_DISPATCH(ScaleRow)
+        (call.teacher + at, call.count, inverse, scaled.teacher.data());
+        SoftmaxPart(scaled.student.data(), call.count, out[3], out[4]);
+        SoftmaxPart(scaled.teacher.data(), call.count, out[5], out[6]);
+        const std::vector<float>& first = is_reverse ? scaled.student : scaled.teacher;
+        const std::vector<float>& second = is_reverse ? scaled.teacher : scaled.student;
+        HWY_DYNAMIC_DISPATCH(ExpRow)
+        (first.data(), call.count, is_reverse ? out[3] : out[5], scaled.weights.data());
+        double sum = 0;
+        for (size_t i = 0; i < count; ++i) {
+          sum += static_cast<double>(scaled.weights[i]) *
+                 (static_cast<double>(first[i]) - static_cast<double>(second[i]));
+        }
+        out[7] = static_cast<float>(sum);
+      });
 }
 const OnCpu<DivergenceStatistics> divergence_statistics;
 
@@ -168,52 +161,25 @@ double MeanDifference(const DivergenceGradientCall& call, int64_t row, int64_t a
 }
 
 absl::Status DivergenceGradient(const DivergenceGradientCall& call, CpuKernels&) {
-  const auto divisor = static_cast<double>(*call.divisor);
-  const double factor = divisor == 0 ? 0.0 : static_cast<double>(call.grad_scale) / divisor;
-  const auto alpha = static_cast<double>(call.options.alpha);
-  const auto temperature = static_cast<double>(call.options.temperature);
   const bool is_reverse = call.options.divergence == Divergence::kReverse;
-  return ForRows(call.rows, call.columns, [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      void* const to = Advance(call.dlogits, row * call.columns, call.dtype);
-      const int64_t target = call.targets[row];
-      if (target == kIgnoredTarget) {
-        call.losses[row] = 0.0f;
-        if (to != nullptr) {
-          std::memset(to, 0, static_cast<size_t>(call.columns) * SizeOf(call.dtype));
-        }
-        continue;
-      }
-      const SoftmaxSum hard = Combine<kDivergenceStatistics>(call, row, 0);
-      const SoftmaxSum soft = Combine<kDivergenceStatistics>(call, row, 3);
-      const SoftmaxSum teacher = Combine<kDivergenceStatistics>(call, row, 5);
-      const double mean =
-          is_reverse ? MeanDifference(call, row, 3, soft) : MeanDifference(call, row, 5, teacher);
-      const double student_over_teacher = LogOf(soft) - LogOf(teacher);
-      const double kl = mean + (is_reverse ? -student_over_teacher : student_over_teacher);
-      const double next_token = LogOf(hard) - SumOfParts<kDivergenceStatistics>(call, row, 2);
-      call.losses[row] =
-          static_cast<float>(alpha * temperature * temperature * kl + (1 - alpha) * next_token);
-      if (to == nullptr) continue;
-      const double of_teacher = factor * alpha * temperature;
-      const double of_target = factor * (1 - alpha);
-      GradientRow gradient;
-      gradient.inverse_temperature = 1.0f / call.options.temperature;
-      gradient.soft = static_cast<float>(of_teacher / soft.sum);
-      gradient.soft_max = soft.max;
-      gradient.hard = static_cast<float>(of_target / hard.sum);
-      gradient.hard_max = hard.max;
-      gradient.teacher = static_cast<float>(of_teacher / teacher.sum);
-      gradient.teacher_max = teacher.max;
-      gradient.is_reverse = is_reverse;
-      gradient.mean = static_cast<float>(mean);
-      gradient.of_target = static_cast<float>(of_target);
-      gradient.cap = call.logit_cap;
-      const int64_t at = row * call.columns;
-      HWY_DYNAMIC_DISPATCH(WriteGradientRow)
-      (gradient, call.logits + at, call.teacher + at, call.columns, target, call.dtype, to);
-    }
-  });
+  return StudentGradient<kDivergenceStatistics, TeacherRow>(
+      call, call.options,
+      [&](int64_t row, const SoftmaxSum& soft, TeacherRow& teacher) {
+        teacher.all = Combine<kDivergenceStatistics>(call, row, 5);
+        teacher.mean = is_reverse ? MeanDifference(call, row, 3, soft)
+                                  : MeanDifference(call, row, 5, teacher.all);
+        const double student_over_teacher = LogOf(soft) - LogOf(teacher.all);
+        return teacher.mean + (is_reverse ? -student_over_teacher : student_over_teacher);
+      },
+      [&](int64_t row, const StudentRow& student, TeacherRow& teacher, void* to) {
+        const GradientRow gradient{student,
+                                   static_cast<float>(student.of_teacher / teacher.all.sum),
+                                   teacher.all.max, is_reverse, static_cast<float>(teacher.mean)};
+        const int64_t at = row * call.columns;
+        HWY_DYNAMIC_DISPATCH(WriteGradientRow)
+        (gradient, call.logits + at, call.teacher + at, call.columns - call.padding,
+         call.targets[row], call.dtype, to);
+      });
 }
 const OnCpu<DivergenceGradient> divergence_gradient;
 

@@ -1,13 +1,13 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/core/base/ignored_target.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/device/cuda/kernel_language.h"
 #include "zeroth/kernels/cuda/cuda_kernels.h"
 #include "zeroth/kernels/cuda/dispatch.h"
 #include "zeroth/kernels/cuda/warp.h"
-#include "zeroth/kernels/distillation/row_parts_device.h"
+#include "zeroth/kernels/distillation/student_rows_device.h"
 #include "zeroth/kernels/divergence/divergence.h"
+#include "zeroth/kernels/vocabulary/row_parts_device.h"
 
 namespace zeroth::cuda {
 namespace {
@@ -16,11 +16,7 @@ namespace {
 __global__ void __launch_bounds__(kRowThreads) StatisticsKernel(DivergenceStatisticsCall call) {
   ZEROTH_SHARED(float, scratch, [kRowThreads / 32]);
   const int64_t row = blockIdx.x;
-  float* const out = call.statistics + row * kDivergenceStatistics;
-  if (call.targets[row] == kIgnoredTarget) {
-    if (threadIdx.x < kDivergenceStatistics) out[threadIdx.x] = 0.0f;
-    return;
-  }
+  if (IsIgnored<kDivergenceStatistics>(call)) return;
   const bool is_reverse = call.options.divergence == Divergence::kReverse;
   const float inverse = 1.0f / call.options.temperature;
   const int64_t at = row * call.columns + call.begin;
@@ -56,6 +52,7 @@ __global__ void __launch_bounds__(kRowThreads) StatisticsKernel(DivergenceStatis
   weighted = BlockSum<kRowThreads>(weighted, scratch);
   if (threadIdx.x != 0) return;
   const int64_t target = call.targets[row] - call.begin;
+  float* const out = call.statistics + row * kDivergenceStatistics;
   out[0] = largest;
   out[1] = hard;
   out[2] = target >= 0 && target < call.count ? x[target] : 0.0f;
@@ -80,18 +77,8 @@ __device__ float MeanDifference(const DivergenceGradientCall& call, int at, cons
 template <typename T>
 __global__ void __launch_bounds__(kRowThreads) GradientKernel(DivergenceGradientCall call) {
   const int64_t row = blockIdx.x;
-  const int32_t target = call.targets[row];
-  T* const out = static_cast<T*>(call.dlogits) + row * call.columns;
-  if (target == kIgnoredTarget) {
-    if (threadIdx.x == 0) call.losses[row] = 0.0f;
-    if (call.dlogits == nullptr) return;
-    for (int64_t i = threadIdx.x; i < call.columns; i += kRowThreads) out[i] = FromFloat<T>(0.0f);
-    return;
-  }
+  if (IsIgnored<T>(call)) return;
   const bool is_reverse = call.options.divergence == Divergence::kReverse;
-  const float temperature = call.options.temperature;
-  const float inverse = 1.0f / temperature;
-  const float alpha = call.options.alpha;
   const WholeSum hard = Combine<kDivergenceStatistics>(call, 0);
   const WholeSum soft = Combine<kDivergenceStatistics>(call, 3);
   const WholeSum teacher = Combine<kDivergenceStatistics>(call, 5);
@@ -99,14 +86,17 @@ __global__ void __launch_bounds__(kRowThreads) GradientKernel(DivergenceGradient
   if (threadIdx.x == 0) {
     const float student_over_teacher = soft.max - teacher.max + logf(soft.sum / teacher.sum);
     const float kl = is_reverse ? mean - student_over_teacher : mean + student_over_teacher;
-    const float next_token =
-        logf(hard.sum) - (SumOfParts<kDivergenceStatistics>(call, 2) - hard.max);
-    call.losses[row] = alpha * temperature * temperature * kl + (1.0f - alpha) * next_token;
+    WriteLoss<kDivergenceStatistics>(call, call.options, hard, kl);
   }
   if (call.dlogits == nullptr) return;
-  const float factor = *call.divisor == 0.0f ? 0.0f : call.grad_scale / *call.divisor;
-  const float of_teacher = factor * alpha * temperature;
-  const float of_target = factor * (1.0f - alpha);
+  const int32_t target = call.targets[row];
+  const int64_t tokens = call.columns - call.padding;
+  T* const out = static_cast<T*>(call.dlogits) + row * call.columns;
+  const float temperature = call.options.temperature;
+  const float inverse = 1.0f / temperature;
+  const float factor = GradientFactor(call);
+  const float of_teacher = factor * call.options.alpha * temperature;
+  const float of_target = factor * (1.0f - call.options.alpha);
   const float* const x = call.logits + row * call.columns;
   const float* const z = call.teacher + row * call.columns;
   for (int64_t i = threadIdx.x; i < call.columns; i += kRowThreads) {
@@ -120,11 +110,7 @@ __global__ void __launch_bounds__(kRowThreads) GradientKernel(DivergenceGradient
     }
     if (of_target != 0.0f) g = __fmaf_rn(expf(logit - hard.max), of_target / hard.sum, g);
     if (i == target) g -= of_target;
-    if (call.logit_cap > 0.0f) {
-      const float t = logit / call.logit_cap;
-      g *= __fmaf_rn(-t, t, 1.0f);
-    }
-    out[i] = FromFloat<T>(g);
+    out[i] = FromFloat<T>(i < tokens ? BeforeCap(call, logit, g) : 0.0f);
   }
 }
 

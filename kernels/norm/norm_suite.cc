@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <tuple>
 #include <vector>
 
 #include "zeroth/core/base/dtype.h"
@@ -40,8 +41,7 @@ class NormSuite : public KernelsSuite {
   // Returns case `index`: its flags and types follow from the index, all else is random.
   Problem RandomProblem(int index);
   static std::vector<double> Scales(const Problem& p);
-  void CheckLayerNorm(const Problem& p);
-  void CheckRmsNorm(const Problem& p);
+  void CheckNorm(const Problem& p, bool is_centred);
 
  private:
   // Return a gradient's tensor before the call; dx may be dy.
@@ -129,27 +129,35 @@ Tensor NormSuite::InputGradientBefore(const Problem& p, const Tensor& dy) {
   return p.in_place && !p.accumulate ? dy : GradientBefore(p, dy.shape(), p.dx_before, p.dtype);
 }
 
-void NormSuite::CheckLayerNorm(const Problem& p) {
+// Of layer norm if `is_centred`, else of RMS norm.
+void NormSuite::CheckNorm(const Problem& p, bool is_centred) {
   const Shape shape{p.rows, p.dim};
+  const double centring = is_centred ? 1e-6 : 0;  // the tolerance of what subtracts a mean
+  const auto run = is_centred ? &kernels::LayerNorm : &kernels::RmsNorm;
   LayerNormArgs forward;
   forward.x = Upload(shape, p.x, p.dtype);
   if (p.fused) {
     forward.residual = Upload(shape, p.residual, p.dtype);
-    forward.sum = p.in_place ? forward.residual : Unwritten(shape, p.dtype);
+    forward.sum = !p.in_place  ? Unwritten(shape, p.dtype)
+                  : is_centred ? forward.residual
+                               : forward.x;
   }
   forward.gamma = Upload({p.dim}, p.gamma, p.dtype);
   forward.gamma_offset = p.offset;
-  forward.beta = Upload({p.dim}, p.beta, p.dtype);
+  if (is_centred) forward.beta = Upload({p.dim}, p.beta, p.dtype);
   forward.eps = kEps;
   forward.y = Unwritten(shape, p.dtype);
-  forward.mean = Unwritten({p.rows});
+  if (is_centred) forward.mean = Unwritten({p.rows});
   forward.rstd = Unwritten({p.rows});
-  ASSERT_TRUE(kernels::LayerNorm(kernels(), forward).ok());
-  const reference::Normalised expected = reference::LayerNorm(p.rows, p.dim, ToDouble(p.normalised),
-                                                              Scales(p), ToDouble(p.beta), kEps);
-  ExpectCloseIn(p.dtype, Download(forward.y), expected.y, 1e-6 + ScaleTolerance(p.dim), 1e-6, "y");
-  ExpectClose(Download(forward.mean), expected.mean, 1e-6, 1e-7, "mean");
-  ExpectClose(Download(forward.rstd), expected.rstd, 1e-6 + ScaleTolerance(p.dim), 0, "rstd");
+  ASSERT_TRUE(run(kernels(), forward).ok());
+  const std::vector<double> x = ToDouble(p.normalised);
+  const reference::Normalised expected =
+      is_centred ? reference::LayerNorm(p.rows, p.dim, x, Scales(p), ToDouble(p.beta), kEps)
+                 : reference::RmsNorm(p.rows, p.dim, x, Scales(p), kEps);
+  const double scaling = centring + ScaleTolerance(p.dim);
+  ExpectCloseIn(p.dtype, Download(forward.y), expected.y, scaling, centring, "y");
+  if (is_centred) ExpectClose(Download(forward.mean), expected.mean, 1e-6, 1e-7, "mean");
+  ExpectClose(Download(forward.rstd), expected.rstd, scaling, 0, "rstd");
   if (p.fused) {
     EXPECT_EQ(Download(forward.sum), p.normalised);
   }
@@ -163,72 +171,35 @@ void NormSuite::CheckLayerNorm(const Problem& p) {
   backward.rstd = forward.rstd;
   backward.dx = InputGradientBefore(p, backward.dy);
   backward.accumulate_dx = p.accumulate;
-  backward.dgamma = GradientBefore(p, {p.dim}, p.dgamma_before, p.grad_dtype);
+  if (is_centred || !p.frozen) {
+    backward.dgamma = GradientBefore(p, {p.dim}, p.dgamma_before, p.grad_dtype);
+  }
   backward.accumulate_dgamma = p.accumulate;
-  if (!p.frozen) backward.dbeta = GradientBefore(p, {p.dim}, p.dbeta_before, p.grad_dtype);
+  if (is_centred && !p.frozen) {
+    backward.dbeta = GradientBefore(p, {p.dim}, p.dbeta_before, p.grad_dtype);
+  }
   backward.accumulate_dbeta = p.accumulate;
-  ASSERT_TRUE(kernels::LayerNormBackward(kernels(), backward).ok());
-  reference::NormGradients gradients = reference::LayerNormBackward(
-      p.rows, p.dim, ToDouble(p.dy), ToDouble(p.normalised), Scales(p), kEps);
+  const auto run_backward = is_centred ? &kernels::LayerNormBackward : &kernels::RmsNormBackward;
+  ASSERT_TRUE(run_backward(kernels(), backward).ok());
+  reference::NormGradients gradients =
+      is_centred ? reference::LayerNormBackward(p.rows, p.dim, ToDouble(p.dy), x, Scales(p), kEps)
+                 : reference::RmsNormBackward(p.rows, p.dim, ToDouble(p.dy), x, Scales(p), kEps);
   if (p.accumulate) {
     AddTo(gradients.dx, p.dx_before);
     AddTo(gradients.dgamma, p.dgamma_before);
-    AddTo(gradients.dbeta, p.dbeta_before);
+    if (is_centred) AddTo(gradients.dbeta, p.dbeta_before);
   }
   ExpectCloseIn(p.dtype, Download(backward.dx), gradients.dx, 4e-6, 1e-6, "dx");
-  ExpectCloseIn(p.grad_dtype, Download(backward.dgamma), gradients.dgamma, 4e-6, 1e-6, "dgamma");
-  if (backward.dbeta.defined())
-    ExpectCloseIn(p.grad_dtype, Download(backward.dbeta), gradients.dbeta, 4e-6, 1e-6, "dbeta");
-}
-
-void NormSuite::CheckRmsNorm(const Problem& p) {
-  const Shape shape{p.rows, p.dim};
-  RmsNormArgs forward;
-  forward.x = Upload(shape, p.x, p.dtype);
-  if (p.fused) {
-    forward.residual = Upload(shape, p.residual, p.dtype);
-    forward.sum = p.in_place ? forward.x : Unwritten(shape, p.dtype);
+  for (const auto& [name, sum, wanted] : {std::tuple("dgamma", backward.dgamma, gradients.dgamma),
+                                          std::tuple("dbeta", backward.dbeta, gradients.dbeta)}) {
+    if (sum.defined()) ExpectCloseIn(p.grad_dtype, Download(sum), wanted, 4e-6, 1e-6, name);
   }
-  forward.gamma = Upload({p.dim}, p.gamma, p.dtype);
-  forward.gamma_offset = p.offset;
-  forward.eps = kEps;
-  forward.y = Unwritten(shape, p.dtype);
-  forward.rstd = Unwritten({p.rows});
-  ASSERT_TRUE(kernels::RmsNorm(kernels(), forward).ok());
-  const reference::Normalised expected =
-      reference::RmsNorm(p.rows, p.dim, ToDouble(p.normalised), Scales(p), kEps);
-  ExpectCloseIn(p.dtype, Download(forward.y), expected.y, ScaleTolerance(p.dim), 0, "y");
-  ExpectClose(Download(forward.rstd), expected.rstd, ScaleTolerance(p.dim), 0, "rstd");
-  if (p.fused) {
-    EXPECT_EQ(Download(forward.sum), p.normalised);
-  }
-
-  RmsNormBackwardArgs backward;
-  backward.dy = Upload(shape, p.dy, p.dtype);
-  backward.x = Upload(shape, p.normalised, p.dtype);
-  backward.gamma = forward.gamma;
-  backward.gamma_offset = p.offset;
-  backward.rstd = forward.rstd;
-  backward.dx = InputGradientBefore(p, backward.dy);
-  backward.accumulate_dx = p.accumulate;
-  if (!p.frozen) backward.dgamma = GradientBefore(p, {p.dim}, p.dgamma_before, p.grad_dtype);
-  backward.accumulate_dgamma = p.accumulate;
-  ASSERT_TRUE(kernels::RmsNormBackward(kernels(), backward).ok());
-  reference::NormGradients gradients = reference::RmsNormBackward(
-      p.rows, p.dim, ToDouble(p.dy), ToDouble(p.normalised), Scales(p), kEps);
-  if (p.accumulate) {
-    AddTo(gradients.dx, p.dx_before);
-    AddTo(gradients.dgamma, p.dgamma_before);
-  }
-  ExpectCloseIn(p.dtype, Download(backward.dx), gradients.dx, 4e-6, 1e-6, "dx");
-  if (backward.dgamma.defined())
-    ExpectCloseIn(p.grad_dtype, Download(backward.dgamma), gradients.dgamma, 4e-6, 1e-6, "dgamma");
 }
 
 TEST_P(NormSuite, LayerNormForwardAndBackward) {
   for (int i = 0; i < kCases; ++i) {
     SCOPED_TRACE(i);
-    CheckLayerNorm(RandomProblem(i));
+    CheckNorm(RandomProblem(i), /*is_centred=*/true);
     if (HasFatalFailure()) return;
   }
 }
@@ -236,7 +207,7 @@ TEST_P(NormSuite, LayerNormForwardAndBackward) {
 TEST_P(NormSuite, RmsNormForwardAndBackward) {
   for (int i = 0; i < kCases; ++i) {
     SCOPED_TRACE(i);
-    CheckRmsNorm(RandomProblem(i));
+    CheckNorm(RandomProblem(i), /*is_centred=*/false);
     if (HasFatalFailure()) return;
   }
 }

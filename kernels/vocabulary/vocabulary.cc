@@ -65,50 +65,76 @@ absl::Status LocalIds(Kernels& kernels, const LocalIdsArgs& args) {
                              DataOrNull<float>(args.counted)});
 }
 
-absl::Status SoftmaxStatistics(Kernels& kernels, const SoftmaxStatisticsArgs& args) {
-  Operation op("SoftmaxStatistics", kernels);
-  if (!IsMatrix(op, args.logits)) return op.status();
+bool CheckPart(Operation& op, const SoftmaxStatisticsArgs& args, int64_t statistics,
+               SoftmaxStatisticsCall& call) {
+  if (!IsMatrix(op, args.logits)) return false;
   const int64_t rows = args.logits.dim(0);
   const int64_t columns = args.logits.dim(1);
   op.Part(args.begin, args.count, columns);
   op.Count("targets", args.targets, rows, DType::kInt32);
-  op.Exactly("statistics", args.statistics, {rows, kSoftmaxStatistics}, DType::kFloat32);
-  if (!op.ok()) return op.status();
-  return op.Run(SoftmaxStatisticsCall{rows, columns, args.begin, args.count,
-                                      args.logits.data<float>(), args.targets.data<int32_t>(),
-                                      args.statistics.data<float>()});
+  if (!op.Exactly("statistics", args.statistics, {rows, statistics}, DType::kFloat32)) return false;
+  call = {rows,
+          columns,
+          args.begin,
+          args.count,
+          args.logits.data<float>(),
+          args.targets.data<int32_t>(),
+          args.statistics.data<float>()};
+  return true;
 }
 
-absl::Status SoftmaxGradient(Kernels& kernels, const SoftmaxGradientArgs& args) {
-  Operation op("SoftmaxGradient", kernels);
+bool CheckPart(Operation& op, const PartGradientArgs& args, int64_t statistics,
+               PartGradientCall& call) {
   SharedType type;
   if (!IsMatrix(op, args.logits) || !op.Kind("statistics", args.statistics, DType::kFloat32)) {
-    return op.status();
+    return false;
   }
   const int64_t rows = args.logits.dim(0);
   const int64_t columns = args.logits.dim(1);
   if (args.statistics.shape().rank() != 3) {
-    op.WrongShape("statistics", args.statistics,
-                  absl::StrCat("[parts, ", rows, ", ", kSoftmaxStatistics, "]"));
-    return op.status();
+    return op.WrongShape("statistics", args.statistics,
+                         absl::StrCat("[parts, ", rows, ", ", statistics, "]"));
   }
   const int64_t parts = args.statistics.dim(0);
-  op.Exactly("statistics", args.statistics, {parts, rows, kSoftmaxStatistics}, DType::kFloat32);
+  op.Exactly("statistics", args.statistics, {parts, rows, statistics}, DType::kFloat32);
   op.Count("targets", args.targets, rows, DType::kInt32);
   op.Count("divisor", args.divisor, 1, DType::kFloat32);
-  if (args.row_weights.defined()) {
-    op.Count("row_weights", args.row_weights, rows, DType::kFloat32);
-  }
   op.Require(args.padding >= 0 && args.padding <= columns, "padding",
              absl::StrCat("is ", args.padding, ", expected 0 to the ", columns, " columns"));
   op.Count("losses", args.losses, rows, DType::kFloat32);
   if (args.dlogits.defined()) op.Exactly("dlogits", args.dlogits, {rows, columns}, type);
-  if (!op.ok()) return op.status();
-  return op.Run(SoftmaxGradientCall{rows, columns, args.padding, parts, args.logits.data<float>(),
-                                    args.targets.data<int32_t>(), args.statistics.data<float>(),
-                                    args.divisor.data<float>(), DataOrNull(args.row_weights),
-                                    args.grad_scale, args.logit_cap, args.losses.data<float>(),
-                                    type.dtype, RawDataOrNull(args.dlogits)});
+  if (!op.ok()) return false;
+  call = {rows,
+          columns,
+          args.padding,
+          parts,
+          args.logits.data<float>(),
+          args.targets.data<int32_t>(),
+          args.statistics.data<float>(),
+          args.divisor.data<float>(),
+          args.grad_scale,
+          args.logit_cap,
+          args.losses.data<float>(),
+          type.dtype,
+          RawDataOrNull(args.dlogits)};
+  return true;
+}
+
+absl::Status SoftmaxStatistics(Kernels& kernels, const SoftmaxStatisticsArgs& args) {
+  Operation op("SoftmaxStatistics", kernels);
+  SoftmaxStatisticsCall call;
+  return CheckPart(op, args, kSoftmaxStatistics, call) ? op.Run(call) : op.status();
+}
+
+absl::Status SoftmaxGradient(Kernels& kernels, const SoftmaxGradientArgs& args) {
+  Operation op("SoftmaxGradient", kernels);
+  SoftmaxGradientCall call;
+  if (!CheckPart(op, args, kSoftmaxStatistics, call)) return op.status();
+  if (args.row_weights.defined()) {
+    op.Count("row_weights", args.row_weights, call.rows, DType::kFloat32);
+  }
+  call.row_weights = DataOrNull(args.row_weights);
+  return op.Run(call);
 }
 
 absl::Status MeanLoss(Kernels& kernels, const MeanLossArgs& args) {

@@ -17,6 +17,8 @@
 
 namespace zeroth {
 
+class Operation;
+
 // Number of statistics of a row of logits within a part of the vocabulary: the largest logit, the
 // sum of e^(logit - largest), and the target's logit, or 0 if the target is in another part.
 inline constexpr int64_t kSoftmaxStatistics = 3;
@@ -31,28 +33,33 @@ struct LocalIdsArgs {
                    // count; these stay -100, and the number of the others is written here
 };
 
+// The statistics of kernels/distillation and kernels/divergence begin with these three, and their
+// arguments with those below.
 struct SoftmaxStatisticsArgs {
   Tensor logits;      // fp32 [rows, columns]
   int64_t begin = 0;  // the part of the vocabulary: columns [begin, begin + count)
   int64_t count = 0;
   Tensor targets;     // int32 [rows], local: columns of `logits`
-  Tensor statistics;  // fp32 [rows, kSoftmaxStatistics], overwritten
+  Tensor statistics;  // fp32 [rows, statistics of the loss], overwritten
 };
 
-struct SoftmaxGradientArgs {
+struct PartGradientArgs {
   Tensor logits;        // fp32 [rows, columns]; if logit_cap is above 0, capped (BasicOp::kSoftCap)
   Tensor targets;       // int32 [rows], local; rows with -100 do not count
-  Tensor statistics;    // fp32 [parts, rows, kSoftmaxStatistics], of all parts of the vocabulary
+  Tensor statistics;    // fp32 [parts, rows, statistics of the loss], of all parts
   Tensor divisor;       // fp32 [1]: divides the sum of losses; for the mean, `counted` of LocalIds
-  Tensor row_weights;   // fp32 [rows]: multiply the rows' gradients. Undefined: all 1
   int64_t padding = 0;  // the last `padding` columns are not tokens; their gradients are 0
   float grad_scale = 1.0f;
   float logit_cap = 0.0f;  // above 0: the gradients are those of the logits before this cap
-  Tensor losses;  // fp32 [rows], overwritten: -log softmax(logits)[target], or 0 for a row that
-                  // does not count
+  Tensor losses;           // fp32 [rows], overwritten; 0 for a row that does not count
   // fp32, bf16 or fp16 [rows, columns], overwritten with the gradients of grad_scale * sum of
   // losses / divisor. In fp32 it may be `logits`. Undefined if only losses are wanted.
   Tensor dlogits;
+};
+
+// The losses are -log softmax(logits)[target].
+struct SoftmaxGradientArgs : PartGradientArgs {
+  Tensor row_weights;  // fp32 [rows]: multiply the rows' gradients. Undefined: all 1
 };
 
 struct MeanLossArgs {
@@ -107,7 +114,7 @@ struct SoftmaxStatisticsCall {
   const int32_t* targets = nullptr;
   float* statistics = nullptr;
 };
-struct SoftmaxGradientCall {
+struct PartGradientCall {
   int64_t rows = 0;
   int64_t columns = 0;
   int64_t padding = 0;
@@ -116,12 +123,14 @@ struct SoftmaxGradientCall {
   const int32_t* targets = nullptr;
   const float* statistics = nullptr;
   const float* divisor = nullptr;
-  const float* row_weights = nullptr;  // or null
   float grad_scale = 1.0f;
   float logit_cap = 0.0f;
   float* losses = nullptr;
   DType dtype = DType::kFloat32;
   void* dlogits = nullptr;  // or null
+};
+struct SoftmaxGradientCall : PartGradientCall {
+  const float* row_weights = nullptr;  // or null
 };
 struct MeanLossCall {
   int64_t rows = 0;
@@ -136,6 +145,17 @@ struct PlanDividedLossCall {
   int64_t models = 1;
   DividedLossPlan* plan = nullptr;  // overwritten
 };
+
+namespace kernels {
+
+// Check the arguments that losses share, for a loss of so many `statistics`, and set the fields of
+// `call`. Return false if an argument is wrong.
+bool CheckPart(Operation& op, const SoftmaxStatisticsArgs& args, int64_t statistics,
+               SoftmaxStatisticsCall& call);
+bool CheckPart(Operation& op, const PartGradientArgs& args, int64_t statistics,
+               PartGradientCall& call);
+
+}  // namespace kernels
 
 // The plans of processors and of GPUs.
 DividedLossPlan PlanDividedLossOnCpu(const PlanDividedLossCall& call);

@@ -9,6 +9,7 @@
 #include "zeroth/kernels/cpu/parallel.h"
 #include "zeroth/kernels/linear_cross_entropy/linear_cross_entropy_cpu.h"
 #include "zeroth/kernels/matrix.h"
+#include "zeroth/kernels/vocabulary/row_parts_cpu.h"
 #include "zeroth/kernels/vocabulary/vocabulary.h"
 
 namespace zeroth::cpu {
@@ -39,30 +40,11 @@ const OnCpu<LocalIds> local_ids;
 absl::Status SoftmaxStatistics(const SoftmaxStatisticsCall& call, CpuKernels&) {
   return ForRows(call.rows, call.count, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
-      float* const out = call.statistics + row * kSoftmaxStatistics;
-      const float* const x = call.logits + row * call.columns;
-      SoftmaxPart(x + call.begin, call.count, out[0], out[1]);
-      const int64_t target = call.targets[row] - call.begin;
-      out[2] = target >= 0 && target < call.count ? x[call.begin + target] : 0.0f;
+      WriteSoftmaxStatistics(call, row, call.statistics + row * kSoftmaxStatistics);
     }
   });
 }
 const OnCpu<SoftmaxStatistics> softmax_statistics;
-
-// The statistics of a whole row, and the target's logit.
-struct WholeSoftmax : SoftmaxSum {
-  double target = 0;
-};
-
-WholeSoftmax Combine(const SoftmaxGradientCall& call, int64_t row) {
-  const float* const statistics = call.statistics + row * kSoftmaxStatistics;
-  const int64_t stride = call.rows * kSoftmaxStatistics;
-  WholeSoftmax all{CombineSoftmaxParts(statistics, call.parts, stride)};
-  for (int64_t part = 0; part < call.parts; ++part) {
-    all.target += static_cast<double>(statistics[part * stride + 2]);
-  }
-  return all;
-}
 
 absl::Status SoftmaxGradient(const SoftmaxGradientCall& call, CpuKernels&) {
   const auto divisor = static_cast<double>(*call.divisor);
@@ -71,12 +53,14 @@ absl::Status SoftmaxGradient(const SoftmaxGradientCall& call, CpuKernels&) {
   return ForRows(call.rows, call.columns, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const int32_t target = call.targets[row];
-      const bool counts = target != kIgnoredTarget;
-      const WholeSoftmax all = counts ? Combine(call, row) : WholeSoftmax();
-      call.losses[row] =
-          counts
-              ? static_cast<float>(std::log(all.sum) - (all.target - static_cast<double>(all.max)))
-              : 0.0f;
+      SoftmaxSum all;
+      call.losses[row] = 0.0f;
+      if (target != kIgnoredTarget) {
+        all = Combine<kSoftmaxStatistics>(call, row, 0);
+        const double at_target = SumOfParts<kSoftmaxStatistics>(call, row, 2);
+        call.losses[row] =
+            static_cast<float>(std::log(all.sum) - (at_target - static_cast<double>(all.max)));
+      }
       if (call.dlogits == nullptr) continue;
       const float weight = call.row_weights == nullptr ? 1.0f : call.row_weights[row];
       const int64_t tokens = call.columns - call.padding;

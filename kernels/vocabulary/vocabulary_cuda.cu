@@ -7,14 +7,11 @@
 #include "zeroth/kernels/cuda/data_error_report.h"
 #include "zeroth/kernels/cuda/dispatch.h"
 #include "zeroth/kernels/cuda/warp.h"
+#include "zeroth/kernels/vocabulary/row_parts_device.h"
 #include "zeroth/kernels/vocabulary/vocabulary.h"
 
 namespace zeroth::cuda {
 namespace {
-
-constexpr int kRowThreads = 256;
-// Stands for the maximum of no logits; every logit is larger.
-constexpr float kBelowAll = -3.0e38f;
 
 __global__ void __launch_bounds__(kMapThreads)
     LocalIdsKernel(LocalIdsCall call, DataErrorWord* error) {
@@ -74,35 +71,23 @@ __global__ void __launch_bounds__(kRowThreads) GradientKernel(SoftmaxGradientCal
   const int64_t row = blockIdx.x;
   const int32_t target = call.targets[row];
   const bool counts = target != kIgnoredTarget;
-  float max = kBelowAll;
-  float sum = 0.0f;
-  float at_target = 0.0f;  // one part has the target's logit, the others have 0
-  for (int64_t part = 0; part < call.parts; ++part) {
-    max = fmaxf(max, call.statistics[(part * call.rows + row) * kSoftmaxStatistics]);
-  }
-  for (int64_t part = 0; part < call.parts; ++part) {
-    const float* const of_part = call.statistics + (part * call.rows + row) * kSoftmaxStatistics;
-    sum = __fmaf_rn(of_part[1], expf(of_part[0] - max), sum);
-    at_target = __fadd_rn(at_target, of_part[2]);
-  }
+  const WholeSum all = Combine<kSoftmaxStatistics>(call, 0);
+  // One part has the target's logit, the others have 0.
+  const float at_target = SumOfParts<kSoftmaxStatistics>(call, 2);
   if (threadIdx.x == 0) {
-    call.losses[row] = counts ? logf(sum) - (at_target - max) : 0.0f;
+    call.losses[row] = counts ? logf(all.sum) - (at_target - all.max) : 0.0f;
   }
   if (call.dlogits == nullptr) return;
-  float factor = *call.divisor == 0.0f ? 0.0f : call.grad_scale / *call.divisor;
+  float factor = GradientFactor(call);
   if (call.row_weights != nullptr) factor *= call.row_weights[row];
-  const float scale = factor / sum;
+  const float scale = factor / all.sum;
   const float* const x = call.logits + row * call.columns;
   T* const out = static_cast<T*>(call.dlogits) + row * call.columns;
   const int64_t tokens = counts ? call.columns - call.padding : 0;
   for (int64_t i = threadIdx.x; i < call.columns; i += kRowThreads) {
     const float hot = i == target ? factor : 0.0f;
-    float gradient = i < tokens ? expf(x[i] - max) * scale - hot : 0.0f;
-    if (call.logit_cap > 0.0f) {
-      const float t = x[i] / call.logit_cap;
-      gradient *= __fmaf_rn(-t, t, 1.0f);
-    }
-    out[i] = FromFloat<T>(gradient);
+    const float gradient = i < tokens ? expf(x[i] - all.max) * scale - hot : 0.0f;
+    out[i] = FromFloat<T>(BeforeCap(call, x[i], gradient));
   }
 }
 

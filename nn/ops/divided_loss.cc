@@ -82,7 +82,7 @@ class DividedLoss {
     args.divisor = divisor_;
     args.grad_scale = context_.loss_scale();
     args.logit_cap = logit_cap_;
-    if constexpr (requires { args.padding; }) args.padding = padding_;
+    args.padding = padding_;
     args.losses = losses_.View(chunk.begin, Shape({chunk.student.dim(0)}));
     args.dlogits = dlogits;
     return args;
@@ -269,14 +269,15 @@ absl::Status DividedLoss::PieceStatistics(const ChunkLogits& chunk, int piece,
   Kernels& kernels = context_.kernels();
   const auto [first, columns] = Piece(piece);
   if (HasWholeTeacher()) {
-    return kernels::DivergenceStatistics(
-        kernels, {context_.distillation()->options, chunk.teacher, chunk.student, first, columns,
-                  chunk.targets, place});
+    return kernels::DivergenceStatistics(kernels,
+                                         {{chunk.student, first, columns, chunk.targets, place},
+                                          context_.distillation()->options,
+                                          chunk.teacher});
   }
   if (context_.distillation() != nullptr) {
-    return kernels::DistillStatistics(
-        kernels, {TeacherOf(chunk.begin, chunk.student.dim(0)), chunk.student, first, columns,
-                  chunk.targets, place});
+    return kernels::DistillStatistics(kernels,
+                                      {{chunk.student, first, columns, chunk.targets, place},
+                                       TeacherOf(chunk.begin, chunk.student.dim(0))});
   }
   return kernels::SoftmaxStatistics(kernels, {chunk.student, first, columns, chunk.targets, place});
 }

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <numeric>
 #include <string>
 #include <thread>
 #include <vector>
@@ -46,22 +47,35 @@ Flags OnCuda(const fs::path& out, const std::string& back_end) {
   return With(Reference(out), {"--device=cuda", "--comm=" + back_end, "--batch_size=4"});
 }
 
-TEST(TrainNcclTest, ProcessesTrainTheBitsOfThreads) {
-  ZEROTH_SKIP_BEYOND_NCCL_RANKS(4);
-  const Flags shared = {"--steps=2", "--strategy=hybrid_shard", "--shard_size=2", "--batch_size=2",
-                        "--param_dtype=bf16"};
-  const RankLogs ranks =
-      StartRanks({0, 1, 2, 3}, 4, With(OnCuda(Scratch() / "nccl", "nccl"), shared));
+void ExpectSuccess(const RankLogs& ranks) {
   for (size_t i = 0; i < ranks.children.size(); ++i) {
     EXPECT_EQ(Wait(ranks.children[i]), 0) << Logs(ranks.logs[i]);
   }
-  const Outcome local =
-      RunTrainer(With(OnCuda(Scratch() / "local", "local"), With(shared, {"--world_size=4"})));
-  ASSERT_EQ(local.exit_code, 0) << local.output;
+}
+
+// Trains in processes of a group of `world_size`, each with `more` options, and expects the bits of
+// as many threads with `flags`. Returns the processes' logs.
+RankLogs ExpectTheBitsOfThreads(int world_size, const Flags& flags, const Flags& more = {}) {
+  std::vector<int> all(static_cast<size_t>(world_size));
+  std::iota(all.begin(), all.end(), 0);
+  RankLogs ranks =
+      StartRanks(all, world_size, With(With(OnCuda(Scratch() / "nccl", "nccl"), flags), more));
+  ExpectSuccess(ranks);
+  const Outcome local = RunTrainer(With(OnCuda(Scratch() / "local", "local"),
+                                        With(flags, {absl::StrCat("--world_size=", world_size)})));
+  EXPECT_EQ(local.exit_code, 0) << local.output;
   const fs::path weights = fs::path("final") / "model.safetensors";
   const std::string bits = Read(Scratch() / "nccl" / weights);
   EXPECT_GT(bits.size(), 1000u);
   EXPECT_TRUE(bits == Read(Scratch() / "local" / weights));
+  return ranks;
+}
+
+TEST(TrainNcclTest, ProcessesTrainTheBitsOfThreads) {
+  ZEROTH_SKIP_BEYOND_NCCL_RANKS(4);
+  const Flags shared = {"--steps=2", "--strategy=hybrid_shard", "--shard_size=2", "--batch_size=2",
+                        "--param_dtype=bf16"};
+  const RankLogs ranks = ExpectTheBitsOfThreads(4, shared);
   EXPECT_TRUE(absl::StrContains(Logs(ranks.logs[0]), "hybrid_shard over 4 ranks"));
   if (NcclIsEmulated()) {
     EXPECT_TRUE(absl::StrContains(Logs(ranks.logs[0]), "gathers   by copy engines (NCCL "))
@@ -77,19 +91,7 @@ TEST(TrainNcclTest, TensorRanksTrainTheBitsOfThreadsAndTheNumbersOfAWholeModelOn
   ZEROTH_SKIP_BEYOND_NCCL_RANKS(4);
   const Flags shared = {"--steps=2", "--strategy=full_shard", "--batch_size=1", "--optimizer=muon",
                         "--muon_precision=fp32"};
-  const Flags divided = With(shared, {"--tensor_parallel=2"});
-  const RankLogs ranks =
-      StartRanks({0, 1, 2, 3}, 4, With(OnCuda(Scratch() / "nccl", "nccl"), divided));
-  for (size_t i = 0; i < ranks.children.size(); ++i) {
-    EXPECT_EQ(Wait(ranks.children[i]), 0) << Logs(ranks.logs[i]);
-  }
-  const Outcome local =
-      RunTrainer(With(OnCuda(Scratch() / "local", "local"), With(divided, {"--world_size=4"})));
-  ASSERT_EQ(local.exit_code, 0) << local.output;
-  const fs::path weights = fs::path("final") / "model.safetensors";
-  const std::string bits = Read(Scratch() / "nccl" / weights);
-  EXPECT_GT(bits.size(), 1000u);
-  EXPECT_TRUE(bits == Read(Scratch() / "local" / weights));
+  ExpectTheBitsOfThreads(4, With(shared, {"--tensor_parallel=2"}));
   const Outcome cpu =
       RunTrainer(With(Reference(Scratch() / "cpu"), With(shared, {"--world_size=2"})));
   ASSERT_EQ(cpu.exit_code, 0) << cpu.output;
@@ -107,16 +109,7 @@ TEST(TrainNcclTest, TensorRanksTrainTheBitsOfThreadsAndTheNumbersOfAWholeModelOn
 
 TEST(TrainNcclTest, OneProcessTrainsTheBitsOfOneThread) {
   ZEROTH_SKIP_BEYOND_NCCL_RANKS(1);
-  const Flags shared = {"--steps=1", "--batch_size=1"};
-  const RankLogs ranks = StartRanks({0}, 1, With(OnCuda(Scratch() / "nccl", "nccl"), shared));
-  EXPECT_EQ(Wait(ranks.children[0]), 0) << Logs(ranks.logs[0]);
-  const Outcome local =
-      RunTrainer(With(OnCuda(Scratch() / "local", "local"), With(shared, {"--world_size=1"})));
-  ASSERT_EQ(local.exit_code, 0) << local.output;
-  const fs::path weights = fs::path("final") / "model.safetensors";
-  const std::string bits = Read(Scratch() / "nccl" / weights);
-  EXPECT_GT(bits.size(), 1000u);
-  EXPECT_TRUE(bits == Read(Scratch() / "local" / weights));
+  ExpectTheBitsOfThreads(1, {"--steps=1", "--batch_size=1"});
 }
 
 TEST(TrainNcclTest, NightlyProcessesSaveTogetherAndGoOnWithTheSameBits) {
@@ -124,9 +117,7 @@ TEST(TrainNcclTest, NightlyProcessesSaveTogetherAndGoOnWithTheSameBits) {
   const fs::path out = Scratch() / "nccl";
   const auto run = [&](const Flags& more) {
     const RankLogs ranks = StartRanks({0, 1}, 2, With(OnCuda(out, "nccl"), more));
-    for (size_t i = 0; i < ranks.children.size(); ++i) {
-      EXPECT_EQ(Wait(ranks.children[i]), 0) << Logs(ranks.logs[i]);
-    }
+    ExpectSuccess(ranks);
     return Logs(ranks.logs[0]);
   };
   run({"--steps=1", "--checkpoint_every=1", "--async_checkpoint"});
@@ -142,19 +133,8 @@ TEST(TrainNcclTest, NightlyProcessesSaveTogetherAndGoOnWithTheSameBits) {
 
 TEST(TrainNcclTest, NightlyRecordedStepsOfProcessesHaveTheBitsOfEnqueuedOnes) {
   ZEROTH_SKIP_BEYOND_NCCL_RANKS(2);
-  const Flags steps = {"--steps=5", "--param_dtype=bf16", "--batch_size=2"};
-  const RankLogs ranks = StartRanks(
-      {0, 1}, 2, With(With(OnCuda(Scratch() / "nccl", "nccl"), steps), {"--cuda_graphs"}));
-  for (size_t i = 0; i < ranks.children.size(); ++i) {
-    EXPECT_EQ(Wait(ranks.children[i]), 0) << Logs(ranks.logs[i]);
-  }
-  const Outcome local =
-      RunTrainer(With(With(OnCuda(Scratch() / "local", "local"), steps), {"--world_size=2"}));
-  ASSERT_EQ(local.exit_code, 0) << local.output;
-  const fs::path weights = fs::path("final") / "model.safetensors";
-  const std::string bits = Read(Scratch() / "nccl" / weights);
-  EXPECT_GT(bits.size(), 1000u);
-  EXPECT_TRUE(bits == Read(Scratch() / "local" / weights));
+  ExpectTheBitsOfThreads(2, {"--steps=5", "--param_dtype=bf16", "--batch_size=2"},
+                         {"--cuda_graphs"});
 }
 
 TEST(TrainNcclTest, ARankThatIsMissingIsNamed) {

@@ -306,32 +306,23 @@ TEST(TrainPackedBaseTest, ResumesAtOtherRanksWithTheSameBits) {
   }
 }
 
-TEST(TrainPackedBaseTest, TensorRanksShareIt) {
-  const fs::path base = MakeBase();
+void ExpectThatTensorRanksShare(const fs::path& base, const std::string& dtype) {
   const fs::path one = Scratch() / "one";
   const fs::path two = Scratch() / "two";
   const Flags pieces = {"--deterministic_tensor=2"};
-  const Outcome whole = RunTrainer(With(Packed(base, one, "nf4", 3), pieces));
+  const Outcome whole = RunTrainer(With(Packed(base, one, dtype, 3), pieces));
   const Outcome divided = RunTrainer(
-      With(With(Packed(base, two, "nf4", 3), pieces), {"--tensor_parallel=2", "--world_size=4"}));
+      With(With(Packed(base, two, dtype, 3), pieces), {"--tensor_parallel=2", "--world_size=4"}));
   ASSERT_EQ(whole.exit_code, 0) << whole.output;
   ASSERT_EQ(divided.exit_code, 0) << divided.output;
   EXPECT_EQ(StepFacts(two), StepFacts(one));
   EXPECT_TRUE(Read(two / "final/model.safetensors") == Read(one / "final/model.safetensors"));
 }
 
+TEST(TrainPackedBaseTest, TensorRanksShareIt) { ExpectThatTensorRanksShare(MakeBase(), "nf4"); }
+
 TEST(TrainPackedBaseTest, TensorRanksShareTheBlocksOfAFile) {
-  const fs::path file = Quantised(MakeBase(), zeroth::GgufMix::kQ8_0);
-  const fs::path one = Scratch() / "one";
-  const fs::path two = Scratch() / "two";
-  const Flags pieces = {"--deterministic_tensor=2"};
-  const Outcome whole = RunTrainer(With(Packed(file, one, "gguf", 3), pieces));
-  const Outcome divided = RunTrainer(
-      With(With(Packed(file, two, "gguf", 3), pieces), {"--tensor_parallel=2", "--world_size=4"}));
-  ASSERT_EQ(whole.exit_code, 0) << whole.output;
-  ASSERT_EQ(divided.exit_code, 0) << divided.output;
-  EXPECT_EQ(StepFacts(two), StepFacts(one));
-  EXPECT_TRUE(Read(two / "final/model.safetensors") == Read(one / "final/model.safetensors"));
+  ExpectThatTensorRanksShare(Quantised(MakeBase(), zeroth::GgufMix::kQ8_0), "gguf");
 }
 
 TEST(TrainPackedBaseTest, RefusesModelsThatItDoesNotFit) {

@@ -69,18 +69,6 @@ absl::Status WriteTeacher(const std::string& directory, const Mixture& data, int
       .status();
 }
 
-struct Layout {
-  std::string strategy = "no_shard";
-  int world_size = 1;
-  int shard_size = 0;
-  int64_t deterministic_batch = 0;  // of micro-batches of one sequence
-  TensorParallelOptions tensor{};
-  ActivationCheckpointing recompute = ActivationCheckpointing::kNone;
-  int64_t micro_batches = 1;  // without a deterministic batch
-  bool sync_every_micro_batch = true;
-  bool offload = false;
-};
-
 struct Record {
   std::vector<double> losses;
   std::vector<double> norms;
@@ -137,14 +125,7 @@ class DistillationTest : public ::testing::TestWithParam<const char*> {
                               DeviceRegistry::Create("cpu", DeviceOptions()));
       device->BindThread();
       ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, source.Build());
-      TrainerOptions trainer_options;
-      trainer_options.sharding.strategy = layout.strategy;
-      trainer_options.sharding.strategy_options.shard_size = layout.shard_size;
-      trainer_options.tensor = layout.tensor;
-      trainer_options.activation_checkpointing = layout.recompute;
-      trainer_options.deterministic_batch = layout.deterministic_batch;
-      trainer_options.sync_every_micro_batch = layout.sync_every_micro_batch;
-      if (layout.offload) trainer_options.sharding.offload = *ParseOffload("all");
+      TrainerOptions trainer_options = layout.Options();
       trainer_options.optimizer_options.weight_decay = 0;
       trainer_options.distillation = {
           expected_["alpha"].get<float>(), expected_["temperature"].get<float>(),
@@ -158,17 +139,10 @@ class DistillationTest : public ::testing::TestWithParam<const char*> {
         ZEROTH_RETURN_IF_ERROR(trainer->LearnFrom(std::move(teacher)));
       }
       ZEROTH_RETURN_IF_ERROR(trainer->sharding().Load(source.Reader(/*seed=*/0)));
-      const int data_ranks = world.size() / layout.tensor.size;
-      LoaderOptions rows;
-      rows.world_size = data_ranks;
-      rows.rank = world.rank() / layout.tensor.size;
-      rows.batch_size =
-          layout.deterministic_batch > 0 ? 1 : kRows / data_ranks / layout.micro_batches;
-      rows.seq_len = kLength;
-      rows.shuffle = false;
+      LoaderOptions rows = layout.Loader(world, kRows, kLength);
       rows.teacher = teacher_;
       ZEROTH_ASSIGN_OR_RETURN(const DataLoader loader, DataLoader::Create(data_, rows));
-      const int64_t micro_batches = kRows / data_ranks / rows.batch_size;
+      const int64_t micro_batches = layout.MicroBatches(kRows);
       for (size_t step = 0; step < expected_["loss"].size(); ++step) {
         ZEROTH_ASSIGN_OR_RETURN(
             const std::vector<Batch> batches,
@@ -227,29 +201,10 @@ TEST_P(DistillationTest, LossesAndNormsAreTheReferences) {
 }
 
 TEST_P(DistillationTest, BitsDoNotDependOnTheLayout) {
-  Layout alone;
-  alone.deterministic_batch = kRows;
-  alone.tensor.deterministic = 2;
-  const absl::StatusOr<Record> expected = Train(alone);
-  ASSERT_TRUE(expected.ok()) << expected.status();
-  ExpectReference(*expected);
-  for (Layout layout :
-       {Layout{"full_shard", 2}, Layout{"full_shard", 4}, Layout{"no_shard", 4},
-        Layout{"shard_optimizer", 2}, Layout{"shard_grad_op", 4}, Layout{"hybrid_shard", 4, 2}}) {
-    layout.deterministic_batch = kRows;
-    layout.tensor = alone.tensor;
-    for (const bool more : {false, true}) {
-      if (more) {
-        layout.recompute = ActivationCheckpointing::kBlock;
-        layout.tensor.size = layout.world_size == 4 ? 2 : 1;
-      }
-      SCOPED_TRACE(absl::StrCat(layout.strategy, " over ", layout.world_size, ", tensor ",
-                                layout.tensor.size));
-      const absl::StatusOr<Record> record = Train(layout);
-      ASSERT_TRUE(record.ok()) << record.status();
-      EXPECT_TRUE(*record == *expected);
-    }
-  }
+  ExpectBitsOfOneRank(
+      kRows, [&](const Layout& layout) { return Train(layout); },
+      [&](const Record& record) { ExpectReference(record); },
+      [](const Record& record, const Record& expected) { return record == expected; });
 }
 
 TEST_P(DistillationTest, BitsWithoutTensorRanksDoNotDependOnTheLayout) {

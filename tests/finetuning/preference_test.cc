@@ -36,15 +36,6 @@ constexpr char kFolder[] = "tests/testdata/preferences";
 constexpr int64_t kLength = 63;  // of rows, each of which has one pair
 constexpr int64_t kPairs = 4;    // of a step
 
-struct Layout {
-  std::string strategy = "no_shard";
-  int world_size = 1;
-  int shard_size = 0;
-  int64_t deterministic_batch = 0;  // of micro-batches of one pair
-  TensorParallelOptions tensor{};
-  ActivationCheckpointing recompute = ActivationCheckpointing::kNone;
-};
-
 struct Record {
   std::vector<double> losses;
   std::vector<double> norms;
@@ -117,12 +108,7 @@ class PreferenceTest : public ::testing::TestWithParam<const char*> {
                               DeviceRegistry::Create("cpu", DeviceOptions()));
       device->BindThread();
       ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, source.Build());
-      TrainerOptions trainer_options;
-      trainer_options.sharding.strategy = layout.strategy;
-      trainer_options.sharding.strategy_options.shard_size = layout.shard_size;
-      trainer_options.tensor = layout.tensor;
-      trainer_options.activation_checkpointing = layout.recompute;
-      trainer_options.deterministic_batch = layout.deterministic_batch;
+      TrainerOptions trainer_options = layout.Options();
       trainer_options.preference = Objective(expected);
       ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> trainer,
                               Trainer::Create(world, *device, std::move(model), trainer_options));
@@ -134,13 +120,7 @@ class PreferenceTest : public ::testing::TestWithParam<const char*> {
             std::copy_n(values->second.begin() + begin, out.size(), out.begin());
             return absl::OkStatus();
           }));
-      const int data_ranks = world.size() / layout.tensor.size;
-      LoaderOptions rows;
-      rows.world_size = data_ranks;
-      rows.rank = world.rank() / layout.tensor.size;
-      rows.batch_size = layout.deterministic_batch > 0 ? 1 : kPairs / data_ranks;
-      rows.seq_len = kLength;
-      rows.shuffle = false;
+      LoaderOptions rows = layout.Loader(world, kPairs, kLength);
       rows.documents = true;
       rows.pairs = true;
       rows.judgements = Judges();
@@ -155,7 +135,7 @@ class PreferenceTest : public ::testing::TestWithParam<const char*> {
         rows.reference = std::make_shared<const ReferenceLosses>(std::move(losses));
       }
       ZEROTH_ASSIGN_OR_RETURN(const DataLoader loader, DataLoader::Create(data, rows));
-      const int64_t micro_batches = kPairs / data_ranks / rows.batch_size;
+      const int64_t micro_batches = layout.MicroBatches(kPairs);
       const size_t steps = expected["loss"].size();
       for (size_t step = 0; step < steps; ++step) {
         ZEROTH_ASSIGN_OR_RETURN(
@@ -226,29 +206,10 @@ TEST_P(PreferenceTest, LossesNormsRewardsAndAdaptersAreTrls) {
 }
 
 TEST_P(PreferenceTest, BitsDoNotDependOnTheLayout) {
-  Layout alone;
-  alone.deterministic_batch = kPairs;
-  alone.tensor.deterministic = 2;
-  const absl::StatusOr<Record> expected = Train(alone);
-  ASSERT_TRUE(expected.ok()) << expected.status();
-  ExpectTrls(*expected);
-  for (Layout layout :
-       {Layout{"full_shard", 2}, Layout{"full_shard", 4}, Layout{"no_shard", 4},
-        Layout{"shard_optimizer", 2}, Layout{"shard_grad_op", 4}, Layout{"hybrid_shard", 4, 2}}) {
-    layout.deterministic_batch = kPairs;
-    layout.tensor = alone.tensor;
-    for (const bool more : {false, true}) {
-      if (more) {
-        layout.recompute = ActivationCheckpointing::kBlock;
-        layout.tensor.size = layout.world_size == 4 ? 2 : 1;
-      }
-      SCOPED_TRACE(absl::StrCat(layout.strategy, " over ", layout.world_size, ", tensor ",
-                                layout.tensor.size));
-      const absl::StatusOr<Record> record = Train(layout);
-      ASSERT_TRUE(record.ok()) << record.status();
-      EXPECT_TRUE(record->HasBitsOf(*expected));
-    }
-  }
+  ExpectBitsOfOneRank(
+      kPairs, [&](const Layout& layout) { return Train(layout); },
+      [&](const Record& record) { ExpectTrls(record); },
+      [](const Record& record, const Record& expected) { return record.HasBitsOf(expected); });
 }
 
 INSTANTIATE_TEST_SUITE_P(Objectives, PreferenceTest,

@@ -22,6 +22,7 @@
 #include "zeroth/core/comm/local/local.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/data/open_data.h"
+#include "zeroth/options/options.h"
 #include "zeroth/train/model_source.h"
 
 namespace zeroth::testing {
@@ -107,6 +108,28 @@ absl::Status RunTiny(const TinySetup& setup, const std::function<absl::Status(Ti
                     [&](Communicator& world) { return RunRank(setup, world, body); }),
       setup.ranks.ToString());
   return absl::OkStatus();
+}
+
+TrainerOptions Layout::Options() const {
+  TrainerOptions options;
+  options.sharding.strategy = strategy;
+  options.sharding.strategy_options.shard_size = shard_size;
+  options.tensor = tensor;
+  options.activation_checkpointing = recompute;
+  options.deterministic_batch = deterministic_batch;
+  options.sync_every_micro_batch = sync_every_micro_batch;
+  if (offload) options.sharding.offload = *ParseOffload("all");
+  return options;
+}
+
+LoaderOptions Layout::Loader(const Communicator& world, int64_t rows, int64_t row_length) const {
+  LoaderOptions options;
+  options.world_size = world.size() / tensor.size;
+  options.rank = world.rank() / tensor.size;
+  options.batch_size = rows / options.world_size / MicroBatches(rows);
+  options.seq_len = row_length;
+  options.shuffle = false;
+  return options;
 }
 
 absl::StatusOr<NamedValues> TinyWeights(const std::string& model) {

@@ -1,13 +1,15 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// For kernels in which a block processes a row whose vocabulary is divided into parts. A call has
-// `parts` times `rows` times kStatistics statistics; the block's row is blockIdx.x.
+// For kernels in which a block processes a row whose vocabulary is divided into parts. A
+// PartGradientCall has `parts` times `rows` times kStatistics statistics; the block's row is
+// blockIdx.x.
 
 #pragma once
 
 #include <cstdint>
 
 #include "zeroth/core/device/cuda/kernel_language.h"
+#include "zeroth/kernels/vocabulary/vocabulary.h"
 
 namespace zeroth::cuda {
 
@@ -15,8 +17,8 @@ inline constexpr int kRowThreads = 256;
 // Stands for the maximum of no logits; every logit is larger.
 inline constexpr float kBelowAll = -3.0e38f;
 
-template <int64_t kStatistics, typename Call>
-__device__ const float* StatisticsOf(const Call& call, int64_t part) {
+template <int64_t kStatistics>
+__device__ const float* StatisticsOf(const PartGradientCall& call, int64_t part) {
   return call.statistics + (part * call.rows + blockIdx.x) * kStatistics;
 }
 
@@ -27,8 +29,8 @@ struct WholeSum {
 };
 
 // Combines the maxima and sums of the parts, which are the statistics `at` and `at` + 1.
-template <int64_t kStatistics, typename Call>
-__device__ WholeSum Combine(const Call& call, int at) {
+template <int64_t kStatistics>
+__device__ WholeSum Combine(const PartGradientCall& call, int at) {
   WholeSum all;
   for (int64_t part = 0; part < call.parts; ++part) {
     all.max = fmaxf(all.max, StatisticsOf<kStatistics>(call, part)[at]);
@@ -41,13 +43,25 @@ __device__ WholeSum Combine(const Call& call, int at) {
 }
 
 // Adds the statistic `at` of the parts in their order.
-template <int64_t kStatistics, typename Call>
-__device__ float SumOfParts(const Call& call, int at) {
+template <int64_t kStatistics>
+__device__ float SumOfParts(const PartGradientCall& call, int at) {
   float sum = 0.0f;
   for (int64_t part = 0; part < call.parts; ++part) {
     sum = __fadd_rn(sum, StatisticsOf<kStatistics>(call, part)[at]);
   }
   return sum;
+}
+
+// Returns what the gradients of losses are multiplied by.
+__device__ inline float GradientFactor(const PartGradientCall& call) {
+  return *call.divisor == 0.0f ? 0.0f : call.grad_scale / *call.divisor;
+}
+
+// Returns a capped logit's gradient before the cap.
+__device__ inline float BeforeCap(const PartGradientCall& call, float logit, float gradient) {
+  if (call.logit_cap <= 0.0f) return gradient;
+  const float t = logit / call.logit_cap;
+  return gradient * __fmaf_rn(-t, t, 1.0f);
 }
 
 }  // namespace zeroth::cuda
