@@ -107,7 +107,8 @@ MEANINGS = {
     "attention within": "`--attend_within`; auto: examples that share a sequence are documents "
                         "apart",
     "strategy": "`--strategy`; over world: with `--shard_optimizer_over_world`",
-    "ranks": "`--world_size`; hybrid_shard in groups of two ranks where there are two for data",
+    "ranks": "`--world_size`; hybrid_shard in groups of two ranks where there are two for data, over "
+             "world in two groups",
     "tensor": "`--tensor_parallel`; at 2, the cell and its reference have "
               "`--deterministic_tensor=2`",
     "resume": "onto: the cell goes on from the reference's checkpoint after two steps; from: the "
@@ -285,8 +286,10 @@ class Runs:
         for axis, value in cell.items():
             all_flags += AXES[axis][value].format(files=self._path(cell["model"])).split()
         data_ranks = int(cell["ranks"]) // int(cell["tensor"])
-        if cell["strategy"].startswith("hybrid_shard"):
+        if cell["strategy"] == "hybrid_shard":
             all_flags.append(f"--shard_size={min(2, data_ranks)}")
+        if cell["strategy"] == "hybrid_shard over world":
+            all_flags.append(f"--shard_size={max(1, data_ranks // 2)}")
         out = tempfile.mkdtemp(dir=self.directory)
         return self._run([*all_flags, *flags], out), out
 
