@@ -3,6 +3,7 @@
 #include "zeroth/optim/muon.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -74,12 +75,34 @@ absl::StatusOr<std::unique_ptr<Muon>> Muon::Create(Sharding& sharding, Kernels& 
   return optimizer;
 }
 
+bool Muon::IsOwn(const Unit& unit, int index) const {
+  return unit.takes_gradient(index) && UsesMuon(unit.parameter(index), options_.muon);
+}
+
+// Of the first matrix that is divided among tensor ranks, or of the first if none is.
+absl::Status Muon::FindRanks() {
+  const Unit* of = nullptr;
+  const Parameter* found = nullptr;
+  for (const Unit* unit : sharding_.units()) {
+    for (int i = 0; i < unit->layout().parameter_count(); ++i) {
+      const Parameter& parameter = unit->parameter(i);
+      if (!IsOwn(*unit, i) || (found != nullptr && PartsOf(parameter) <= PartsOf(*found))) continue;
+      of = unit;
+      found = &parameter;
+    }
+  }
+  if (found == nullptr) return absl::OkStatus();
+  ZEROTH_ASSIGN_OR_RETURN(ranks_, MuonRanksOf(sharding_.mesh(), *of, *found));
+  return absl::OkStatus();
+}
+
 absl::Status Muon::AddWeights() {
+  ZEROTH_RETURN_IF_ERROR(FindRanks());
   bool is_split = false;
   for (Unit* unit : sharding_.units()) {
     for (int i = 0; i < unit->layout().parameter_count(); ++i) {
       const Parameter& parameter = unit->parameter(i);
-      if (!unit->takes_gradient(i) || !UsesMuon(parameter, options_.muon)) continue;
+      if (!IsOwn(*unit, i)) continue;
       if (unit->precision().master_dtype != DType::kFloat32) {
         return Refuse(parameter, "has masters in bf16, expected fp32");
       }
@@ -87,9 +110,6 @@ absl::Status Muon::AddWeights() {
         return Refuse(parameter,
                       "is held whole by every rank, being smaller than min_shard_numel; lower "
                       "that, or give it to AdamW by MuonOptions::patterns");
-      }
-      if (ranks_.view == nullptr) {
-        ZEROTH_ASSIGN_OR_RETURN(ranks_, MuonRanksOf(sharding_.mesh(), *unit, parameter));
       }
       ZEROTH_RETURN_IF_ERROR(ExpectRanks(ranks_, sharding_.mesh(), *unit, parameter));
       Weight weight{unit, i, unit->PieceOf(i), {}};
@@ -177,8 +197,9 @@ ShardLayout::Piece Muon::PieceOf(const Matrix& matrix, int owner) const {
   const ShardLayout::Piece held =
       weight.unit->layout().PieceOf(weight.index, ranks_.IndexInPart(owner));
   ShardLayout::Piece piece = held;
-  const int64_t begin = matrix.matrix.begin / ranks_.parts;
-  const int64_t end = begin + matrix.matrix.numel() / ranks_.parts;
+  const int parts = PartsOf(weight.parameter());
+  const int64_t begin = matrix.matrix.begin / parts;
+  const int64_t end = begin + matrix.matrix.numel() / parts;
   piece.begin = std::max(held.begin, begin);
   piece.end = std::max(piece.begin, std::min(held.end, end));
   piece.shard_offset += piece.begin - held.begin;
@@ -290,7 +311,9 @@ absl::Status Muon::Send(Round& round, const Tensor& grad_factor) {
   for (int owner = 0; owner < ranks_.owners; ++owner) {
     round.counts.recv.push_back(own == nullptr ? 0 : PieceOf(*own, owner).numel());
   }
-  ZEROTH_ASSIGN_OR_RETURN(round.whole, ExchangeBuffer(own == nullptr ? 0 : own->matrix.numel()));
+  const std::vector<int64_t>& recv = round.counts.recv;
+  ZEROTH_ASSIGN_OR_RETURN(round.whole,
+                          ExchangeBuffer(std::accumulate(recv.begin(), recv.end(), int64_t{0})));
   ZEROTH_RETURN_IF_ERROR(Order(kernels_.stream(), *exchange_));
   ZEROTH_RETURN_IF_ERROR(ranks_.owners_group->AllToAll(round.sent, round.whole, *exchange_,
                                                        absl::StrCat("muon ", round.number, " in"),
@@ -306,14 +329,13 @@ absl::Status Muon::Compute(Round& round) {
   if (own == nullptr) return absl::OkStatus();
   const Parameter& parameter = weights_[own->weight].parameter();
   if (ranks_.parts > 1) {
-    ZEROTH_ASSIGN_OR_RETURN(round.whole,
-                            CopyParts(kernels_, parameter, round.whole, /*joins=*/true));
+    ZEROTH_ASSIGN_OR_RETURN(round.whole, JoinParts(kernels_, parameter, ranks_.parts, round.whole));
   }
   ZEROTH_ASSIGN_OR_RETURN(round.whole, Orthogonalise(kernels_, own->matrix, round.whole,
                                                      options_.muon.ns_steps, precision_));
   if (ranks_.parts > 1) {
     ZEROTH_ASSIGN_OR_RETURN(round.whole,
-                            CopyParts(kernels_, parameter, round.whole, /*joins=*/false));
+                            SplitIntoParts(kernels_, parameter, ranks_.parts, round.whole));
   }
   return absl::OkStatus();
 }

@@ -89,6 +89,9 @@ class Muon : public Optimizer {
 
   Muon(Sharding& sharding, Kernels& kernels, const OptimizerOptions& options);
   absl::Status SetGroups(absl::Span<const ParameterGroup> groups);
+  // Returns true for a parameter of the unit that Muon updates.
+  bool IsOwn(const Unit& unit, int index) const;
+  absl::Status FindRanks();
   absl::Status AddWeights();
   // Returns a worker's number among the ranks of ranks_, copy by copy.
   size_t Worker(int copy, int owner) const {

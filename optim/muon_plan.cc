@@ -41,15 +41,39 @@ float ScaleOf(int64_t inputs, int64_t outputs, MuonScale scale) {
                                                           : 0.2 * std::sqrt(std::max(in, out)));
 }
 
-int PartsOf(const Parameter& parameter) {
-  return parameter.part().has_value() ? parameter.part()->count : 1;
-}
-
 // Returns rows or columns [begin, begin + size) of a matrix.
 Matrix Range(const Tensor& matrix, int dim, int64_t begin, int64_t size) {
   if (dim == 1) return Matrix(matrix).Columns(begin, size);
   const int64_t columns = matrix.dim(1);
   return matrix.View(begin * columns, Shape({size, columns}));
+}
+
+// Copies every block between its place in a divided matrix and its place in the parts.
+absl::StatusOr<Tensor> CopyParts(Kernels& kernels, const Parameter& parameter, const Tensor& from,
+                                 bool joins) {
+  ZEROTH_ASSIGN_OR_RETURN(Tensor to, Tensor::Empty(from.device(), from.shape(), DType::kFloat32,
+                                                   MemoryCategory::kCommunication));
+  const Tensor& parts = joins ? from : to;
+  const ParameterPart& part = *parameter.part();
+  std::vector<int64_t> sections = part.sections;
+  if (sections.empty()) sections = {parameter.global_shape().dim(part.dim)};
+  const Tensor matrix = (joins ? to : from).Reshape(parameter.global_shape());
+  for (int i = 0; i < part.count; ++i) {
+    const Tensor one = parts.View(i * parameter.numel(), parameter.shape());
+    int64_t section_begin = 0;
+    int64_t begin = 0;
+    for (const int64_t section : sections) {
+      const int64_t share = section / part.count;
+      const Matrix there = Range(matrix, part.dim, section_begin + i * share, share);
+      const Matrix here = Range(one, part.dim, begin, share);
+      ZEROTH_RETURN_IF_ERROR(kernels::Basic(
+          kernels,
+          {.op = BasicOp::kScale, .a = joins ? here : there, .out = joins ? there : here}));
+      section_begin += section;
+      begin += share;
+    }
+  }
+  return to;
 }
 
 }  // namespace
@@ -128,6 +152,10 @@ std::vector<std::vector<int>> AssignByCost(absl::Span<const double> costs, int w
   return assigned;
 }
 
+int PartsOf(const Parameter& parameter) {
+  return parameter.part().has_value() ? parameter.part()->count : 1;
+}
+
 absl::StatusOr<MuonRanks> MuonRanksOf(Mesh& mesh, const Unit& unit, const Parameter& parameter) {
   const MeshView& view = unit.mesh();
   const bool spans = view.owners_span_groups();
@@ -153,45 +181,39 @@ absl::Status ExpectRanks(const MuonRanks& ranks, const Mesh& mesh, const Unit& u
                          const Parameter& parameter) {
   int world = 1;
   for (const MeshAxis& axis : mesh.axes()) world *= axis.size;
-  const bool is_matrix = ranks.parts == 1 || parameter.global_shape().rank() == 2;
-  if (&unit.mesh() == ranks.view && PartsOf(parameter) == ranks.parts && is_matrix &&
+  const int parts = PartsOf(parameter);
+  const bool is_matrix = parts == 1 || parameter.global_shape().rank() == 2;
+  if (&unit.mesh() == ranks.view && (parts == 1 || parts == ranks.parts) && is_matrix &&
       ranks.view->data_parallel_size() * ranks.parts == world &&
-      parameter.numel() * ranks.parts == parameter.global_numel()) {
+      parameter.numel() * parts == parameter.global_numel()) {
     return absl::OkStatus();
   }
   return Unimplemented(
       "Muon: parameter '", parameter.name(),
       "' is not on all ranks, or is divided among other ranks than the matrices before it, or not "
-      "into equal parts; expected units without UnitSpec::axes, and matrices of which either "
-      "all or none are divided among tensor ranks");
+      "into equal parts; expected units without UnitSpec::axes, and at least one matrix that is "
+      "divided among tensor ranks if there are any");
 }
 
-// Copies every block between its place in the matrix and its place in the parts.
-absl::StatusOr<Tensor> CopyParts(Kernels& kernels, const Parameter& parameter, const Tensor& from,
-                                 bool joins) {
-  ZEROTH_ASSIGN_OR_RETURN(Tensor to, Tensor::Empty(from.device(), from.shape(), DType::kFloat32,
-                                                   MemoryCategory::kCommunication));
-  const Tensor& parts = joins ? from : to;
-  const ParameterPart& part = *parameter.part();
-  std::vector<int64_t> sections = part.sections;
-  if (sections.empty()) sections = {parameter.global_shape().dim(part.dim)};
-  const Tensor matrix = (joins ? to : from).Reshape(parameter.global_shape());
-  for (int i = 0; i < part.count; ++i) {
-    const Tensor one = parts.View(i * parameter.numel(), parameter.shape());
-    int64_t section_begin = 0;
-    int64_t begin = 0;
-    for (const int64_t section : sections) {
-      const int64_t share = section / part.count;
-      const Matrix there = Range(matrix, part.dim, section_begin + i * share, share);
-      const Matrix here = Range(one, part.dim, begin, share);
-      ZEROTH_RETURN_IF_ERROR(kernels::Basic(
-          kernels,
-          {.op = BasicOp::kScale, .a = joins ? here : there, .out = joins ? there : here}));
-      section_begin += section;
-      begin += share;
-    }
+absl::StatusOr<Tensor> JoinParts(Kernels& kernels, const Parameter& parameter, int parts,
+                                 const Tensor& from) {
+  if (PartsOf(parameter) == 1) return from.View(0, Shape({from.numel() / parts}));
+  return CopyParts(kernels, parameter, from, /*joins=*/true);
+}
+
+absl::StatusOr<Tensor> SplitIntoParts(Kernels& kernels, const Parameter& parameter, int parts,
+                                      const Tensor& matrix) {
+  if (PartsOf(parameter) == parts) return CopyParts(kernels, parameter, matrix, /*joins=*/false);
+  const Shape row({1, matrix.numel()});
+  ZEROTH_ASSIGN_OR_RETURN(Tensor copies,
+                          Tensor::Empty(matrix.device(), Shape({parts * matrix.numel()}),
+                                        DType::kFloat32, MemoryCategory::kCommunication));
+  for (int i = 0; i < parts; ++i) {
+    ZEROTH_RETURN_IF_ERROR(kernels::Basic(kernels, {.op = BasicOp::kScale,
+                                                    .a = matrix.Reshape(row),
+                                                    .out = copies.View(i * matrix.numel(), row)}));
   }
-  return to;
+  return copies;
 }
 
 }  // namespace zeroth

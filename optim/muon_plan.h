@@ -62,7 +62,9 @@ std::vector<MuonMatrix> MatricesOf(const Parameter& parameter, const MuonOptions
 std::vector<std::vector<int>> AssignByCost(absl::Span<const double> costs, int workers);
 
 // The ranks to which Muon's matrices are assigned: the owners of pieces, copy after copy. If tensor
-// ranks hold a part of each matrix, its owners are the owners of all parts, part after part.
+// ranks hold a part of each matrix, its owners are the owners of all parts, part after part. A
+// matrix that every tensor rank holds whole, beside such ones, then has as many equal owners: a
+// router, or LoRA's A of a layer that is divided by its outputs.
 struct MuonRanks {
   const MeshView* view = nullptr;
   int parts = 1;
@@ -77,16 +79,22 @@ struct MuonRanks {
   int IndexInPart(int owner_of_all) const { return owner_of_all % (owners / parts); }
 };
 
+// Returns the number of tensor ranks among which the parameter is divided, 1 if it is whole.
+int PartsOf(const Parameter& parameter);
+
 // Returns the ranks for `parameter` of `unit`. Collective, like Mesh::Group.
 absl::StatusOr<MuonRanks> MuonRanksOf(Mesh& mesh, const Unit& unit, const Parameter& parameter);
-// Returns Unimplemented if the ranks of `parameter` differ from `ranks`, or its parts are not of
-// equal size.
+// Returns Unimplemented if the ranks that hold `parameter` differ from `ranks`, or its parts are
+// not of equal size.
 absl::Status ExpectRanks(const MuonRanks& ranks, const Mesh& mesh, const Unit& unit,
                          const Parameter& parameter);
 
-// If `joins`, assembles a tensor parallel matrix, fp32 [numel], from its parts, which lie end to
-// end in `from`; otherwise splits it into them. Enqueued.
-absl::StatusOr<Tensor> CopyParts(Kernels& kernels, const Parameter& parameter, const Tensor& from,
-                                 bool joins);
+// Returns a matrix, fp32 [numel], from what its owners on `parts` tensor ranks hold, which lies end
+// to end in `from`: its parts, or the same matrix as many times. Enqueued.
+absl::StatusOr<Tensor> JoinParts(Kernels& kernels, const Parameter& parameter, int parts,
+                                 const Tensor& from);
+// The reverse: returns what the owners hold of the matrix, end to end. Enqueued.
+absl::StatusOr<Tensor> SplitIntoParts(Kernels& kernels, const Parameter& parameter, int parts,
+                                      const Tensor& matrix);
 
 }  // namespace zeroth

@@ -173,8 +173,6 @@ absl::Status CheckTogether(const TrainOptions& o) {
     refuse(divided && conflict, absl::StrCat(tensor, " ", names),
            "this does not work on layers that are divided among ranks; leave one of them out");
   };
-  refuse_divided(has_muon && !has_none,
-                 o.lora_rank > 0 ? "optimizer lora_rank" : "optimizer init_adapter");
   refuse_divided(o.fp8 != Fp8Recipe::kNone, "fp8");
   refuse_divided(o.cuda_graphs, "cuda_graphs");
   refuse(o.sequence_parallel && o.tensor_parallel == 1, "sequence_parallel",

@@ -126,9 +126,14 @@ TrainerOptions FrozenTrainerOptionsFor(const TrainOptions& options, absl::string
   // Nothing is updated, so that the optimizer is one that needs no parameters.
   TrainerOptions frozen = TrainerOptionsFor(options, timeline);
   frozen.unit_prefix = absl::StrCat(role, " ");
-  // Quantised gathers would take their codes of rounded weights.
-  if (options.param_dtype == DType::kBFloat16 && !options.quantized_weights) {
-    frozen.sharding.mixed_precision.master_dtype = DType::kBFloat16;
+  // Quantised gathers would take their codes of rounded weights, or of other shards.
+  if (!options.quantized_weights) {
+    if (options.param_dtype == DType::kBFloat16) {
+      frozen.sharding.mixed_precision.master_dtype = DType::kBFloat16;
+    }
+    // A teacher's step is a micro-batch, each of which would gather the slices across groups again,
+    // to save masters that are no larger than these slices unless they have another type.
+    frozen.sharding.strategy_options.shard_optimizer_over_world = false;
   }
   frozen.activation_checkpointing = ActivationCheckpointing::kNone;
   frozen.optimizer = "adamw";

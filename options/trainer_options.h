@@ -15,7 +15,8 @@ namespace zeroth {
 TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline);
 // Returns the options of a trainer beside that one, whose model is computed and not trained: `role`
 // names it in timelines and messages ("teacher"). The caller freezes its parameters. Its masters
-// have the type in which they are computed where that changes no bit, as nothing updates them.
+// have the type in which they are computed, and are sharded inside shard groups even if those of
+// the trainer are sharded over all ranks, where that changes no bit, as nothing updates them.
 TrainerOptions FrozenTrainerOptionsFor(const TrainOptions& options, absl::string_view role,
                                        Timeline* timeline);
 

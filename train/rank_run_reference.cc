@@ -18,6 +18,7 @@
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/agree.h"
+#include "zeroth/core/device/hardware.h"
 #include "zeroth/data/data_files.h"
 #include "zeroth/data/reference_cache.h"
 #include "zeroth/data/token_cache.h"
@@ -41,9 +42,10 @@ struct CacheFile {
 
 absl::StatusOr<CacheFile> FindCacheFile(const TrainOptions& options, const ModelSource& source,
                                         const std::string& attention, const std::string& spec,
-                                        const Mixture& data) {
+                                        const Mixture& data, const Device& device) {
   CacheFile cache;
-  ZEROTH_ASSIGN_OR_RETURN(cache.key.recipe, ReferenceRecipe(options, source, attention));
+  ZEROTH_ASSIGN_OR_RETURN(const std::string hardware, HardwareName(device));
+  ZEROTH_ASSIGN_OR_RETURN(cache.key.recipe, ReferenceRecipe(options, source, attention, hardware));
   ZEROTH_ASSIGN_OR_RETURN(cache.key.data, ChecksumOfRows(data));
   for (size_t i = 0; i < data.sources(); ++i) {
     cache.key.rows.push_back(data.source(i).size() / data.source(i).row_length());
@@ -114,7 +116,7 @@ absl::Status RankRun::FindRows(Compared& part) {
 absl::Status RankRun::ReadCache(const ModelSource& source, const std::string& attention,
                                 Compared& part) {
   if (world_.rank() == 0 && options_.cache_dir != "none") {
-    part.cache = FindCacheFile(options_, source, attention, part.spec, *part.data);
+    part.cache = FindCacheFile(options_, source, attention, part.spec, *part.data, device());
     if (part.cache.ok()) {
       absl::StatusOr<ReferenceLosses> kept = ReadReferenceCache(part.cache->path, part.cache->key);
       part.found = kept.ok();

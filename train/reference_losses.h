@@ -54,9 +54,11 @@ absl::Status BroadcastReferenceLosses(Communicator& world, Device& device, Refer
 
 // Returns everything beside the data that determines the losses of the reference of a run: its
 // weights, by the paths, sizes, times of change and samples of their files or by what initializes
-// them, and the options, the program and the instructions with which they are computed.
-// `attention` says which kernel computes attention (DescribeAttention). Errors of the file system.
+// them, and the options, the program, its libraries and the instructions with which they are
+// computed. `attention` says which kernel computes attention (DescribeAttention), and `hardware`
+// what the device is (HardwareName). Errors of the file system.
 absl::StatusOr<std::string> ReferenceRecipe(const TrainOptions& options, const ModelSource& source,
-                                            const std::string& attention);
+                                            const std::string& attention,
+                                            const std::string& hardware);
 
 }  // namespace zeroth

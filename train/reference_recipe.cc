@@ -25,6 +25,7 @@
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/built_with.h"
 #include "zeroth/options/option_registry.h"
+#include "zeroth/train/gpu_libraries.h"
 #include "zeroth/train/reference_losses.h"
 #include "zeroth/train/resume.h"
 
@@ -117,14 +118,17 @@ nlohmann::json ForwardFlags(const TrainOptions& options) {
 }  // namespace
 
 absl::StatusOr<std::string> ReferenceRecipe(const TrainOptions& options, const ModelSource& source,
-                                            const std::string& attention) {
+                                            const std::string& attention,
+                                            const std::string& hardware) {
   // The program itself rather than its commit, which says nothing of local changes.
   ZEROTH_ASSIGN_OR_RETURN(const std::string program, ReadFile("/proc/self/exe"));
   nlohmann::json recipe = {{"flags", ForwardFlags(options)},
                            {"config", source.config()},
                            {"program", ChecksumText(ChecksumOf(program))},
                            {"built_with", BuiltWith()},
-                           {"attention", attention}};
+                           {"gpu_libraries", GpuLibraries()},
+                           {"attention", attention},
+                           {"hardware", hardware}};
   nlohmann::json& files = recipe["files"] = nlohmann::json::array();
   const std::string other = options.reference_path();
   if (!other.empty()) {

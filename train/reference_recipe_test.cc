@@ -39,9 +39,10 @@ class ReferenceRecipeTest : public ::testing::Test {
     EXPECT_TRUE(source_.ok()) << source_.status();
   }
 
-  std::string Recipe(const std::string& attention = "") const {
+  std::string Recipe(const std::string& attention = "", const std::string& hardware = "") const {
     if (!source_.ok()) return "";
-    const absl::StatusOr<std::string> recipe = ReferenceRecipe(options_, *source_, attention);
+    const absl::StatusOr<std::string> recipe =
+        ReferenceRecipe(options_, *source_, attention, hardware);
     EXPECT_TRUE(recipe.ok()) << recipe.status();
     return recipe.value_or("");
   }
@@ -104,6 +105,8 @@ TEST_F(ReferenceRecipeTest, LargeFilesAreSampled) {
 TEST_F(ReferenceRecipeTest, OptionsCountOnlyIfTheyChangeTheForwardPass) {
   const std::string before = Recipe();
   EXPECT_NE(Recipe("cuDNN 9.1"), before);
+  EXPECT_NE(Recipe("", "NVIDIA H200"), before);
+  EXPECT_NE(Recipe("", "NVIDIA H200"), Recipe("", "NVIDIA H100"));
   const auto with = [&](auto change) {
     const TrainOptions unchanged = options_;
     change(options_);

@@ -191,8 +191,6 @@ TEST(TensorResumeTest, WhatCannotBeIsSaid) {
   };
   expect_error({"--tensor_parallel=2", "--world_size=3"}, "does not divide the 3 ranks");
   expect_error({"--tensor_parallel=8", "--world_size=8"}, "4 heads cannot be divided among 8");
-  expect_error({"--tensor_parallel=2", "--world_size=2", "--optimizer=muon", "--lora_rank=4"},
-               "--lora_rank=4");
   expect_error({"--deterministic_tensor=2", "--world_size=2", "--quantized_weights"},
                "what shares an int8 scale");
   expect_error({"--sequence_parallel", "--world_size=2"}, "needs --tensor_parallel");

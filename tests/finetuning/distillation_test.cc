@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -21,6 +22,7 @@
 #include "zeroth/core/base/file/json.h"
 #include "zeroth/core/base/file/temporary_directory.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/communicator.h"
 #include "zeroth/core/comm/local/local.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/data/loader.h"
@@ -359,6 +361,10 @@ struct PackedRun {
   DType dtype = DType::kFloat32;
   bool has_fp32_masters = false;  // of the teacher, which has them of its computation by default
   double loss_scale = 0;          // a fixed one
+  int world_size = 2;
+  int64_t shard_size = 0;
+  bool over_world = false;  // TrainOptions::shard_optimizer_over_world
+  int64_t micro_batches = 1;
 };
 
 struct PackedRecord {
@@ -367,6 +373,7 @@ struct PackedRecord {
   NamedValues weights;
   double loss_within_documents = 0;  // of the next token, at first
   double loss_within_rows = 0;
+  std::vector<int64_t> teacher_gathers;  // of rank 0 in the last step: the bytes that each sent
 };
 
 absl::StatusOr<PackedRecord> TrainPacked(const PackedRun& run) {
@@ -375,7 +382,9 @@ absl::StatusOr<PackedRecord> TrainPacked(const PackedRun& run) {
   options.init_from = "tests/testdata/llama_tiny";
   options.tokenizer = "byte";
   options.strategy = run.strategy;
-  options.world_size = 2;
+  options.world_size = run.world_size;
+  options.shard_size = run.shard_size;
+  options.shard_optimizer_over_world = run.over_world;
   options.param_dtype = run.dtype;
   ZEROTH_ASSIGN_OR_RETURN(const ModelSource source, ModelSource::Open(options));
   TrainOptions of_teacher = options;
@@ -420,7 +429,8 @@ absl::StatusOr<PackedRecord> TrainPacked(const PackedRun& run) {
     rows.end_of_text = ' ';  // each word is a document
     ZEROTH_ASSIGN_OR_RETURN(const DataLoader loader, DataLoader::Create(data, rows));
     for (int64_t step = 0; step < 3; ++step) {
-      ZEROTH_ASSIGN_OR_RETURN(const std::vector<Batch> batches, loader.LoadMany(step, 1));
+      ZEROTH_ASSIGN_OR_RETURN(const std::vector<Batch> batches,
+                              loader.LoadMany(step, run.micro_batches));
       if (step == 0) {
         ZEROTH_ASSIGN_OR_RETURN(const StepResult within, trainer->Evaluate(batches));
         Batch whole = batches[0];
@@ -429,8 +439,18 @@ absl::StatusOr<PackedRecord> TrainPacked(const PackedRun& run) {
         if (world.rank() == 0) record.loss_within_documents = within.loss;
         if (world.rank() == 0) record.loss_within_rows = across.loss;
       }
+      const std::vector<Communicator*> groups = trainer->teacher()->sharding().communicators();
+      for (Communicator* group : groups) group->stats().EnableRecord(step == 2);
       ZEROTH_ASSIGN_OR_RETURN(const StepResult result, trainer->Step(batches, 1e-3));
       if (world.rank() != 0) continue;
+      for (Communicator* group : groups) {
+        for (const CommStats::Entry& entry : group->stats().TakeRecord()) {
+          if (entry.op != CollectiveOp::kAllGather || !absl::StrContains(entry.label, "teacher ")) {
+            continue;
+          }
+          record.teacher_gathers.push_back(entry.bytes);
+        }
+      }
       record.losses.push_back(result.loss);
       record.norms.push_back(result.grad_norm);
     }
@@ -504,6 +524,26 @@ TEST(OnlineTeacherTest, MastersOfTheComputedTypeChangeNoBit) {
   options = TrainOptions();
   options.param_dtype = DType::kFloat16;
   EXPECT_EQ(masters(), DType::kFloat32);
+}
+
+// Its step is a micro-batch, so that slices across groups would be gathered again in each.
+TEST(OnlineTeacherTest, ATeacherIsGatheredInsideGroupsAlone) {
+  PackedRun run;
+  run.strategy = "hybrid_shard";
+  run.world_size = 4;
+  run.shard_size = 2;
+  run.micro_batches = 3;
+  const absl::StatusOr<PackedRecord> in_groups = TrainPacked(run);
+  ASSERT_TRUE(in_groups.ok()) << in_groups.status();
+  EXPECT_FALSE(in_groups->teacher_gathers.empty());
+  EXPECT_EQ(in_groups->teacher_gathers.size() % 3, 0u) << "as many in each micro-batch";
+  run.over_world = true;
+  const absl::StatusOr<PackedRecord> over_world = TrainPacked(run);
+  ASSERT_TRUE(over_world.ok()) << over_world.status();
+  EXPECT_EQ(over_world->teacher_gathers, in_groups->teacher_gathers);
+  EXPECT_EQ(over_world->losses, in_groups->losses);
+  EXPECT_EQ(over_world->norms, in_groups->norms);
+  EXPECT_TRUE(over_world->weights == in_groups->weights);
 }
 
 TEST(OnlineTeacherTest, TheProgramLearnsFromAModel) {

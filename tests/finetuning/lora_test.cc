@@ -374,6 +374,25 @@ TEST(LoraTensorTest, GradientsAndStepsAreThoseOfUndividedLayers) {
   }
 }
 
+// Muon joins the divided one of A and B, and takes the whole one, a router or saved modules once.
+TEST(LoraTensorTest, MuonGivesTheSameBitsFromFixedPieces) {
+  for (const char* model : {"gpt2_tiny", "llama_tiny", "qwen3_moe_tiny"}) {
+    const auto train = [&](const char* strategy, int tensor_ranks) {
+      TinySetup setup = Divided(model, strategy, {tensor_ranks, 4});
+      setup.trainer.optimizer = "muon";
+      return TrainAdapters(setup);
+    };
+    const absl::StatusOr<Trained> one = train("no_shard", 1);
+    ASSERT_TRUE(one.ok()) << one.status();
+    EXPECT_LT(one->losses.back(), one->losses.front() - 0.01f);
+    for (const char* strategy : {"full_shard", "shard_optimizer", "no_shard"}) {
+      const absl::StatusOr<Trained> two = train(strategy, 2);
+      ASSERT_TRUE(two.ok()) << two.status();
+      EXPECT_TRUE(*two == *one) << model << " " << strategy;
+    }
+  }
+}
+
 TEST(LoraTensorTest, FixedPiecesGiveTheSameBits) {
   for (const char* model : {"gpt2_tiny", "llama_tiny", "qwen3_moe_tiny"}) {
     const absl::StatusOr<Trained> one = TrainAdapters(Divided(model, "no_shard", {1, 4}));

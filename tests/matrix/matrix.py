@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
-"""Trains a tiny model in cells of objective, adapter, base, strategy and more, and compares bits.
+"""Trains tiny models in cells of objective, adapter, base, strategy and more, and compares bits.
 
     bazel build //train //tools/evaluate //tools/convert
     tests/matrix/matrix.py --train=bazel-bin/train/train
@@ -31,9 +31,13 @@ import pairs  # noqa: E402
 # The values of an axis and their flags. The first value is the reference's on the axes that change
 # no result.
 RESULTS = {
+    "model": {name: "--init_from={files}/base/final" for name in ("llama", "qwen3_moe")},
     "objective": {
         "next_token": "",
-        "distill": "--objective=distill --teacher_topk={directory}/teacher",
+        "distill top-k": "--objective=distill --teacher_topk={files}/topk",
+        "distill forward KL": "--objective=distill --teacher={files}/other/final",
+        "distill reverse KL": "--objective=distill --teacher={files}/other/final "
+                              "--distill_divergence=reverse",
         "dpo": "--objective=dpo",
         "ipo": "--objective=ipo --reference=cached",
         "simpo": "--objective=simpo",
@@ -44,15 +48,16 @@ RESULTS = {
     "adapter": {
         "none": "",
         "lora": "--lora_rank=4 --lora_export=both",
-        "rslora with dropout": "--lora_rank=4 --lora_export=both --lora_rslora --lora_dropout=0.2",
-        "dora": "--lora_rank=4 --lora_export=both --lora_dora",
+        "rslora with dropout": "--lora_rank=4 --lora_export=both --lora_rslora --lora_dropout=0.2 "
+                               "--lora_targets=all_but_experts",
+        "dora": "--lora_rank=4 --lora_export=both --lora_dora --lora_targets=all_but_experts",
     },
     "base": {
         "fp32": "",
         "bf16": "--param_dtype=bf16 --reduce_dtype=bf16",
         "int8": "--base_dtype=int8",
         "nf4": "--base_dtype=nf4",
-        "gguf": "--base_dtype=gguf --init_from={directory}/base.gguf --tokenizer=byte",
+        "gguf": "--base_dtype=gguf --init_from={files}/base.gguf --tokenizer=byte",
     },
     "optimizer": {
         "adamw": "",
@@ -76,6 +81,7 @@ PLACES = {
         "shard_grad_op": "--strategy=shard_grad_op",
         "full_shard": "--strategy=full_shard",
         "hybrid_shard": "--strategy=hybrid_shard",
+        "hybrid_shard over world": "--strategy=hybrid_shard --shard_optimizer_over_world",
     },
     "ranks": {n: f"--world_size={n}" for n in ("1", "2", "4")},
     "tensor": {n: f"--tensor_parallel={n}" for n in ("1", "2")},
@@ -89,16 +95,20 @@ PLACES = {
 }
 AXES = {**RESULTS, **PLACES}
 MEANINGS = {
-    "objective": "next_token and distill on prompts and completions, distill with a teacher of "
-                 "other weights; the others on preference pairs, ipo with `--reference=cached`, "
-                 "dpo and kto with the reference that auto chooses",
-    "adapter": "of rank 4; dropout of 0.2",
+    "model": "qwen3_moe: four experts in each layer, two for a token",
+    "objective": "next_token and distill on prompts and completions; distill from a teacher of "
+                 "other weights: its top-k tokens (`--teacher_topk`), or its whole vocabulary "
+                 "(`--teacher`) by `--distill_divergence`; the others on preference pairs, ipo "
+                 "with `--reference=cached`, dpo and kto with the reference that auto chooses",
+    "adapter": "of rank 4; dropout of 0.2; experts have adapters in lora alone",
     "base": "`--param_dtype` and `--reduce_dtype`, or `--base_dtype` under fp32; gguf: a file in "
             "Q8_0",
     "optimizer": "bf16 and 8-bit: the type of the moments",
     "attention within": "`--attend_within`; auto: examples that share a sequence are documents "
                         "apart",
-    "ranks": "`--world_size`; hybrid_shard in groups of two ranks where there are two for data",
+    "strategy": "`--strategy`; over world: with `--shard_optimizer_over_world`",
+    "ranks": "`--world_size`; hybrid_shard in groups of two ranks where there are two for data, over "
+             "world in two groups",
     "tensor": "`--tensor_parallel`; at 2, the cell and its reference have "
               "`--deterministic_tensor=2`",
     "resume": "onto: the cell goes on from the reference's checkpoint after two steps; from: the "
@@ -106,7 +116,6 @@ MEANINGS = {
 }
 PAIRS = ("dpo", "ipo", "simpo", "orpo", "kto", "reward")
 PACKED = ("int8", "nf4", "gguf")
-ADAPTERS = ("lora", "rslora with dropout", "dora")
 # The refused combinations: the values, a part of the message, and the reason. At most ten.
 REFUSALS = [
     ({"base": PACKED, "adapter": ("none",)}, "weights in few bits are not trained",
@@ -115,15 +124,12 @@ REFUSALS = [
      "DoRA's norms are those of weights in full"),
     ({"optimizer": ("muon",), "offload": ("all",)}, "Muon works on state in memory",
      "Muon works on state in memory"),
-    ({"optimizer": ("muon",), "adapter": ADAPTERS, "tensor": ("2",)},
-     "does not work on layers that are divided among ranks",
-     "Muon's matrices would be divided among ranks"),
     ({"optimizer": ("8-bit adamw",), "layout": ("rows",)},
      "8-bit moments share scales in blocks, which rows would divide",
      "8-bit moments share scales in blocks, which rows would divide"),
     ({"objective": PAIRS, "attention within": ("sequence",)}, "must not attend to each other",
      "the answers of a pair lie in one sequence, and must not attend to each other"),
-    ({"objective": ("distill",), "attention within": ("sequence",)},
+    ({"objective": ("distill top-k",), "attention within": ("sequence",)},
      "was written for other tokens or documents", "the teacher read examples as documents apart"),
     ({"tensor": ("2",), "ranks": ("1",)}, "does not divide the 1 ranks", "one rank is not two"),
 ]
@@ -234,23 +240,30 @@ class Runs:
                                           "rejected": f"no {i}"}) + "\n")
         # Two tensor ranks have equal numbers of the blocks of 64 values that share an nf4 scale,
         # and of the 128 that share one of 8-bit moments.
-        with open(self._path("config.json"), "w") as config:
-            json.dump({"model_type": "llama", "vocab_size": 257, "hidden_size": 128,
-                       "intermediate_size": 256, "num_hidden_layers": 2,
-                       "num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 64,
-                       "max_position_embeddings": 64, "rms_norm_eps": 1e-5,
-                       "rope_theta": 10000.0, "tie_word_embeddings": False}, config)
+        shape = {"vocab_size": 257, "hidden_size": 128, "intermediate_size": 256,
+                 "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 4,
+                 "head_dim": 64, "max_position_embeddings": 64, "rms_norm_eps": 1e-5,
+                 "rope_theta": 10000.0, "tie_word_embeddings": False}
+        self._write_models({"model_type": "llama", **shape})
+        self._write_models({"model_type": "qwen3_moe", **shape, "moe_intermediate_size": 256,
+                            "num_experts": 4, "num_experts_per_tok": 2, "norm_topk_prob": True})
+
+    def _write_models(self, config):
+        """A model, the same in GGUF, one of other weights, and what that one finds likely."""
+        files = lambda *names: self._path(config["model_type"], *names)
+        os.mkdir(files())
+        with open(files("config.json"), "w") as file:
+            json.dump(config, file)
         for name, seed in (("base", 42), ("other", 43)):
             done = self._run([f"--data={self._path('sums.jsonl')}", "--steps=0", "--world_size=1",
-                              f"--model={self._path('config.json')}", f"--seed={seed}"],
-                             self._path(name))
+                              f"--model={files('config.json')}", f"--seed={seed}"], files(name))
             if done.get("code") != 0:
                 sys.exit(f"the model was not written: {done}")
-        self._tool("evaluate", f"--model={self._path('other', 'final')}", "--seq_len=64",
+        self._tool("evaluate", f"--model={files('other', 'final')}", "--seq_len=64",
                    f"--data={self._path('sums.jsonl')}", "--cache_dir=none", "--topk=16",
-                   f"--write_topk={self._path('teacher')}")
-        self._tool("convert", f"--in={self._path('base', 'final')}", "--dtype=q8_0",
-                   "--vocabulary=none", f"--out={self._path('base.gguf')}")
+                   f"--write_topk={files('topk')}")
+        self._tool("convert", f"--in={files('base', 'final')}", "--dtype=q8_0",
+                   "--vocabulary=none", f"--out={files('base.gguf')}")
 
     def _tool(self, name, *flags):
         """Runs another program of the build that has the trainer."""
@@ -268,14 +281,15 @@ class Runs:
     def _train(self, cell, flags=()):
         """The result of a run, and its directory."""
         name = "pairs" if cell["objective"] in PAIRS else "sums"
-        all_flags = [f"--data={self._path(name + '.jsonl')}",
-                     f"--init_from={self._path('base', 'final')}", "--seq_len=64", "--steps=3",
+        all_flags = [f"--data={self._path(name + '.jsonl')}", "--seq_len=64", "--steps=3",
                      "--batch_size=1", "--deterministic_batch=4", "--lr=0.01", "--warmup_steps=0"]
         for axis, value in cell.items():
-            all_flags += AXES[axis][value].format(directory=self.directory).split()
+            all_flags += AXES[axis][value].format(files=self._path(cell["model"])).split()
         data_ranks = int(cell["ranks"]) // int(cell["tensor"])
         if cell["strategy"] == "hybrid_shard":
             all_flags.append(f"--shard_size={min(2, data_ranks)}")
+        if cell["strategy"] == "hybrid_shard over world":
+            all_flags.append(f"--shard_size={max(1, data_ranks // 2)}")
         out = tempfile.mkdtemp(dir=self.directory)
         return self._run([*all_flags, *flags], out), out
 
@@ -343,13 +357,13 @@ def markdown():
     lines = [
         "# Which options work together",
         "",
-        "Find here which objectives, adapters, frozen bases, optimizers, strategies and savings of "
+        "Find here which models, objectives, adapters, frozen bases, optimizers, strategies and savings of "
         "memory work together.",
         "All that this page does not list as refused do, and how a run is divided among ranks "
         "changes no bit of it.",
         "`tests/matrix/matrix.py` wrote this page and tests it: it draws cells such that every two "
         "values that are not refused",
-        "together meet in one. Each trains a tiny Llama for three steps with "
+        "together meet in one. Each trains a tiny model for three steps with "
         "`--deterministic_batch=4`, and must have the bits (losses,",
         "gradient norms, rewards, exported models and adapters) of a run of the same first columns "
         "with `no_shard` on one rank,",
@@ -377,7 +391,8 @@ def markdown():
         "8-bit moments also need parts of parameters on tensor ranks that begin at multiples of "
         "128 elements, and nf4 rows in blocks",
         "of 64 on each; [parallelism.md](parallelism.md) and [fine_tuning.md](fine_tuning.md) "
-        "say so.",
+        "say so. DoRA and dropout leave",
+        "[experts](fine_tuning.md#experts) out.",
         "",
         "## Cells",
         "",

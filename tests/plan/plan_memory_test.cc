@@ -300,6 +300,11 @@ TEST(PlanMemoryOfLeversTest, ATeacher) {
       ExpectAsMeasured(options);
     }
   }
+  TrainOptions options = OptionsWithTeacher("tests/testdata/mistral_tiny");
+  options.strategy = "hybrid_shard";
+  options.shard_size = 1;
+  options.shard_optimizer_over_world = true;
+  ExpectAsMeasured(options);
 }
 
 // The run takes a GGUF file, the text model in one of text and images, and experts, so the plan

@@ -6,18 +6,26 @@
 #include <omp.h>
 
 #include <cstring>
+#include <fstream>
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/device/cpu/cpu_stream.h"
 #include "zeroth/core/device/cpu/file_store.h"
 #include "zeroth/core/device/cpu/pool_allocator.h"
 #include "zeroth/core/device/device.h"
+#include "zeroth/core/device/hardware.h"
 
 namespace zeroth {
 namespace {
@@ -90,7 +98,23 @@ absl::StatusOr<std::shared_ptr<Device>> CreateCpuDevice(const DeviceOptions& opt
   return std::make_shared<CpuDevice>(options);
 }
 
+// Returns what Linux says of the first processor: its name on x86, and numbers on Arm.
+absl::StatusOr<std::string> NameProcessor(const Device&) {
+  std::ifstream processors("/proc/cpuinfo");
+  std::vector<std::string> facts;
+  for (std::string line; std::getline(processors, line) && !line.empty();) {
+    const std::pair<absl::string_view, absl::string_view> parts =
+        absl::StrSplit(line, absl::MaxSplits(':', 1));
+    for (const char* key : {"model name", "CPU implementer", "CPU variant", "CPU part"}) {
+      if (absl::StripAsciiWhitespace(parts.first) != key) continue;
+      facts.emplace_back(absl::StripAsciiWhitespace(parts.second));
+    }
+  }
+  return absl::StrJoin(facts, " ");
+}
+
 const DeviceRegistration registration("cpu", CreateCpuDevice);
+const HardwareNameRegistration hardware("cpu", NameProcessor);
 
 }  // namespace
 }  // namespace zeroth

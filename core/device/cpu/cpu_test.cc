@@ -17,6 +17,7 @@
 
 #include "zeroth/core/device/cpu/cpu_stream.h"
 #include "zeroth/core/device/device.h"
+#include "zeroth/core/device/hardware.h"
 #include "zeroth/core/device/memory.h"
 
 namespace zeroth {
@@ -34,6 +35,14 @@ TEST(CpuDeviceTest, IsRegisteredAndDescribesItself) {
   EXPECT_EQ(device->index(), 0);
   EXPECT_EQ(device->name(), "cpu:0");
   EXPECT_EQ(device->options().threads, 3);
+}
+
+TEST(CpuDeviceTest, NamesItsProcessor) {
+  const absl::StatusOr<std::string> name = HardwareName(*MustCreate());
+  ASSERT_TRUE(name.ok()) << name.status();
+  EXPECT_FALSE(name->empty());
+  EXPECT_EQ(name->find('\n'), std::string::npos) << "of the first processor alone";
+  EXPECT_EQ(*HardwareName(*MustCreate({.threads = 2})), *name);
 }
 
 TEST(CpuDeviceTest, RefusesBadOptions) {

@@ -13,6 +13,7 @@
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/device/cuda/cuda_status.h"
+#include "zeroth/core/device/hardware.h"
 
 namespace zeroth::cuda {
 namespace {
@@ -245,7 +246,16 @@ absl::StatusOr<std::unique_ptr<Recording>> CudaDevice::EndRecording() {
 
 namespace {
 
+// Launch shapes depend on the number of multiprocessors, cuBLASLt's choices on the model, too.
+absl::StatusOr<std::string> NameGpu(const Device& device) {
+  cudaDeviceProp read;
+  ZEROTH_CUDA_RETURN_IF_ERROR(cudaGetDeviceProperties(&read, device.index()));
+  return absl::StrCat(read.name, ", compute capability ", read.major, ".", read.minor, ", ",
+                      read.multiProcessorCount, " multiprocessors");
+}
+
 const DeviceRegistration registration("cuda", CudaDevice::Open);
+const HardwareNameRegistration hardware("cuda", NameGpu);
 
 }  // namespace
 }  // namespace zeroth::cuda

@@ -16,6 +16,7 @@
 #include "gtest/gtest.h"
 
 #include "zeroth/core/device/cuda/cuda_status.h"
+#include "zeroth/core/device/hardware.h"
 #include "zeroth/core/device/testing/missing_device.h"
 #include "zeroth/core/device/timeline.h"
 
@@ -46,6 +47,13 @@ TEST_F(CudaDeviceTest, DescribesItself) {
   const DeviceProperties& properties = CudaDevice::From(*device_).properties();
   EXPECT_GT(properties.multiprocessors, 0);
   EXPECT_GE(properties.shared_bytes_per_block, size_t{48} << 10);
+  const absl::StatusOr<std::string> hardware = HardwareName(*device_);
+  ASSERT_TRUE(hardware.ok()) << hardware.status();
+#if defined(ZEROTH_CUDA_EMULATION)
+  EXPECT_EQ(*hardware, "emulated CUDA device, compute capability 9.0, 4 multiprocessors");
+#else
+  EXPECT_NE(hardware->find(", compute capability "), std::string::npos) << *hardware;
+#endif
 }
 
 TEST_F(CudaDeviceTest, ToolsThatWatchMemoryCanAskForBlocksOfJustTheirSize) {
