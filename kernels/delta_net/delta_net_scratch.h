@@ -43,7 +43,8 @@ inline int64_t StateRows(int64_t key_dim) {
   return key_dim <= kManyStateRows ? kManyStateRows : kMostKeyDim;
 }
 
-// Of the gates and lengths of all tokens, four floats for each value head.
+// Of all tokens: four floats for the gates of each value head, and the lengths of the query and of
+// the key of each key head.
 inline int64_t DeltaTokenFloats(const DeltaNetShape& shape) {
   return shape.batch * shape.seq * (4 * shape.value_heads + 2 * shape.key_heads);
 }
@@ -56,12 +57,20 @@ inline int64_t SequencesAtOnce(const DeltaNetShape& shape) {
   return std::clamp<int64_t>(kBlocksAtOnce / (shape.value_heads * Slices(shape)), 1, shape.batch);
 }
 
+// What the blocks of backward keep for these chunks and tokens of each sequence: the gradient of a
+// state for a chunk; for a token a state, two rows of its columns, the gradients of query and key,
+// and those of two gates.
+inline int64_t DeltaKeptFloats(const DeltaNetShape& shape, int64_t sequences, int64_t chunks,
+                               int64_t tokens) {
+  const int64_t rows = StateRows(shape.key_dim);
+  const int64_t state = rows * kColumns;
+  return sequences * shape.value_heads * Slices(shape) *
+         (chunks * state + tokens * (state + 2 * kColumns + 2 * rows + 2));
+}
+
 // Of the blocks of a launch of backward.
 inline int64_t DeltaBlockFloats(const DeltaNetShape& shape) {
-  const int64_t rows = StateRows(shape.key_dim);
-  const int64_t of_block =
-      rows * kColumns * (1 + kDeltaChunk) + kDeltaChunk * (2 * kColumns + 2 * rows + 2);
-  return SequencesAtOnce(shape) * shape.value_heads * Slices(shape) * of_block;
+  return DeltaKeptFloats(shape, SequencesAtOnce(shape), 1, kDeltaChunk);
 }
 
 }  // namespace zeroth::cuda
