@@ -247,7 +247,7 @@ TEST_P(DeltaNetSuite, TheGradientOfATapIsExactInALongSequence) {
   ASSERT_TRUE(kernels::ShortConvolutionBackward(kernels(), back).ok());
   const double s = 1 / (1 + std::exp(-1.0));
   ExpectClose(Download(back.dweight), {static_cast<double>(0.1f) * (1 << 16) * s * (1 + 1 - s)},
-              2e-6, 0, "dweight");
+              4e-6, 0, "dweight");
 }
 
 // Sequences of several chunks, with documents that end inside of them.
@@ -308,7 +308,7 @@ TEST_P(DeltaNetSuite, WideHeads) {
 
 // A GPU computes the backward of as many heads a few sequences at a time.
 TEST_P(DeltaNetSuite, ManyHeadsAreComputedAsInASequenceAlone) {
-  const DeltaNetShape whole{3, 3, 128, 128, 2, 33};
+  const DeltaNetShape whole{2, 2, 128, 128, 2, 33};
   DeltaNetShape one = whole;
   one.batch = 1;
   const reference::DeltaRuleInputs inputs = DrawInputs(whole, DType::kFloat32);
