@@ -294,12 +294,13 @@ absl::Status GatedDeltaRuleBackward(const GatedDeltaRuleBackwardCall& call, Cuda
     float* const pieces = scratch.Take(RowPieces(rows) * heads);
     if (rows > 0) {
       ZEROTH_RETURN_IF_ERROR(ComputeDeltaTokens(call.forward, of_tokens, target, tokens));
-    }
-    for (int64_t first = 0; rows > 0 && first < shape.batch; first += at_once) {
-      ChunkPlace place{first, std::min(at_once, shape.batch - first), 0, 0};
+      // Once for all sequences: the first token of a sequence leaves zeros.
       ZEROTH_CUDA_RETURN_IF_ERROR(cudaMemsetAsync(
           kept.dstates, 0, static_cast<size_t>(blocks * kStateRows * kColumns) * sizeof(float),
           target.stream));
+    }
+    for (int64_t first = 0; rows > 0 && first < shape.batch; first += at_once) {
+      ChunkPlace place{first, std::min(at_once, shape.batch - first), 0, 0};
       for (place.chunk = shape.chunks() - 1; place.chunk >= 0; --place.chunk) {
         place.tokens = std::min(kDeltaChunk, shape.seq - place.chunk * kDeltaChunk);
         ZEROTH_RETURN_IF_ERROR(LaunchChunk<kRows>(call, tokens, place, kept, sums, target));

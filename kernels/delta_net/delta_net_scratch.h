@@ -43,8 +43,8 @@ inline int64_t StateRows(int64_t key_dim) {
   return key_dim <= kManyStateRows ? kManyStateRows : kMostKeyDim;
 }
 
-// The floats for all tokens: the DeltaGates of each value head, two inverse lengths for each key
-// head.
+// The floats for all tokens: the DeltaGates of each value head, and for each key head the inverse
+// lengths of its query and of its key.
 inline int64_t DeltaTokenFloats(const DeltaNetShape& shape) {
   return shape.batch * shape.seq * (4 * shape.value_heads + 2 * shape.key_heads);
 }
@@ -57,12 +57,20 @@ inline int64_t SequencesAtOnce(const DeltaNetShape& shape) {
   return std::clamp<int64_t>(kBlocksAtOnce / (shape.value_heads * Slices(shape)), 1, shape.batch);
 }
 
+// The floats that the blocks of backward keep for these chunks and tokens of each sequence: for a
+// chunk the gradient of a state; for a token a state, two rows of its columns, the gradients of
+// query and key, and those of two gates.
+inline int64_t DeltaKeptFloats(const DeltaNetShape& shape, int64_t sequences, int64_t chunks,
+                               int64_t tokens) {
+  const int64_t rows = StateRows(shape.key_dim);
+  const int64_t state = rows * kColumns;
+  return sequences * shape.value_heads * Slices(shape) *
+         (chunks * state + tokens * (state + 2 * kColumns + 2 * rows + 2));
+}
+
 // The floats of all blocks of a launch of backward.
 inline int64_t DeltaBlockFloats(const DeltaNetShape& shape) {
-  const int64_t rows = StateRows(shape.key_dim);
-  const int64_t of_block =
-      rows * kColumns * (1 + kDeltaChunk) + kDeltaChunk * (2 * kColumns + 2 * rows + 2);
-  return SequencesAtOnce(shape) * shape.value_heads * Slices(shape) * of_block;
+  return DeltaKeptFloats(shape, SequencesAtOnce(shape), 1, kDeltaChunk);
 }
 
 }  // namespace zeroth::cuda

@@ -23,15 +23,16 @@ std::vector<float> ToFloats(const std::vector<double>& values) {
   return std::vector<float>(values.begin(), values.end());
 }
 
+double SumOfProducts(const std::vector<double>& a, const std::vector<double>& b) {
+  return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
+}
+
 // Returns the central differences of the sum of out * dout at `x`, which `out` reads.
 template <typename Out>
 std::vector<double> Differences(std::vector<double>& x, const std::vector<double>& dout,
                                 const Out& out) {
   constexpr double kStep = 1e-5;
-  const auto loss = [&] {
-    const std::vector<double> result = out();
-    return std::inner_product(result.begin(), result.end(), dout.begin(), 0.0);
-  };
+  const auto loss = [&] { return SumOfProducts(out(), dout); };
   std::vector<double> gradient;
   for (double& value : x) {
     const double at = value;
@@ -48,6 +49,34 @@ std::vector<double> Differences(std::vector<double>& x, const std::vector<double
 
 class DeltaNetSuite : public KernelsSuite {
  protected:
+  // Checks elements [begin, end) of `gradient`, that of the sum of out * dout at `x`, which `out`
+  // reads, along a random direction in every row of `stride` elements.
+  template <typename Out>
+  void ExpectSlope(const std::vector<float>& gradient, std::vector<double>& x, int64_t stride,
+                   int64_t begin, int64_t end, const std::vector<double>& dout, const Out& out,
+                   const char* what) {
+    constexpr double kStep = 1e-5;
+    ASSERT_EQ(gradient.size(), x.size()) << what;
+    std::vector<double> direction = ToDouble(RandomNormal(static_cast<int64_t>(x.size())));
+    double slope = 0;
+    double squares = 0;
+    for (size_t at = 0; at < x.size(); ++at) {
+      const int64_t column = static_cast<int64_t>(at) % stride;
+      if (column < begin || column >= end) direction[at] = 0;
+      slope += direction[at] * gradient[at];
+      squares += direction[at] * direction[at] * gradient[at] * gradient[at];
+    }
+    const std::vector<double> kept = x;
+    const auto loss = [&](double step) {
+      for (size_t at = 0; at < x.size(); ++at) x[at] = kept[at] + step * direction[at];
+      return SumOfProducts(out(), dout);
+    };
+    const double above = loss(kStep);
+    const double expected = (above - loss(-kStep)) / (2 * kStep);
+    x = kept;
+    EXPECT_NEAR(slope, expected, 1e-5 * std::sqrt(squares)) << what << ", " << begin;
+  }
+
   struct RuleResult {
     std::vector<float> out, dqkv, dgates, dlog_decay, ddt_bias;
   };
@@ -160,11 +189,12 @@ TEST_P(DeltaNetSuite, ConvolutionsOfOddShapes) {
   for (int i = 0; i < 24; ++i) {
     const DType dtype = kElementTypes[i % 3];
     const int64_t batch = RandomSize(i == 0 ? 0 : 1, 3);
-    const int64_t seq = RandomSize(i == 3 ? 0 : 1, 20);
-    const int64_t channels = i % 6 == 0 ? RandomSize(250, 300) : RandomSize(1, 20);
+    // The channels of several tasks, and the rows of several sums.
+    const bool is_large = i % 6 == 0;
+    const int64_t seq = is_large ? RandomSize(65, 80) : RandomSize(i == 3 ? 0 : 1, 20);
+    const int64_t channels = is_large ? RandomSize(257, 300) : RandomSize(1, 20);
     const int64_t width = RandomSize(1, kMostTaps);
-    const std::vector<int32_t> starts =
-        i % 2 == 0 ? std::vector<int32_t>() : DrawStarts(batch, seq);
+    const std::vector<int32_t> starts = i % 4 < 2 ? std::vector<int32_t>() : DrawStarts(batch, seq);
     const Shape shape{batch, seq, channels};
     std::vector<double> x = Draw(shape.numel(), dtype);
     std::vector<double> weight = Draw(channels * width, dtype);
@@ -179,7 +209,6 @@ TEST_P(DeltaNetSuite, ConvolutionsOfOddShapes) {
       return reference::ShortConvolution(batch, seq, channels, width, starts, x, weight);
     };
     ExpectCloseIn(dtype, Download(args.y), y(), 2e-6, 1e-7, "y");
-    if (shape.numel() > 1000) continue;  // differences of all elements take too long
     ShortConvolutionBackwardArgs back{Upload(shape, ToFloats(dy), dtype),
                                       args.x,
                                       args.weight,
@@ -188,13 +217,37 @@ TEST_P(DeltaNetSuite, ConvolutionsOfOddShapes) {
                                       Upload({channels, 1, width}, ToFloats(weight)),
                                       /*accumulate_dweight=*/true};
     ASSERT_TRUE(kernels::ShortConvolutionBackward(kernels(), back).ok());
-    ExpectCloseIn(dtype, Download(back.dx), Differences(x, dy, y), 5e-6, 1e-6, "dx");
-    std::vector<double> dweight = Differences(weight, dy, y);
-    for (size_t at = 0; at < dweight.size(); ++at) dweight[at] += weight[at];
-    ExpectClose(Download(back.dweight), dweight, 5e-6, 1e-6, "dweight");
+    std::vector<float> dweight = Download(back.dweight);
+    for (size_t at = 0; at < dweight.size(); ++at) dweight[at] -= static_cast<float>(weight[at]);
+    if (is_large) {  // differences of all elements take too long
+      ASSERT_EQ(dtype, DType::kFloat32);
+      const std::vector<float> dx = Download(back.dx);
+      for (const auto& [begin, end] : {std::pair<int64_t, int64_t>(0, 256), {256, channels}}) {
+        ExpectSlope(dx, x, channels, begin, end, dy, y, "dx");
+        ExpectSlope(dweight, weight, channels * width, begin * width, end * width, dy, y,
+                    "dweight");
+      }
+    } else {
+      ExpectCloseIn(dtype, Download(back.dx), Differences(x, dy, y), 5e-6, 1e-6, "dx");
+      ExpectClose(dweight, Differences(weight, dy, y), 5e-6, 2e-6, "dweight");
+    }
     back.dweight = Tensor();
     ASSERT_TRUE(kernels::ShortConvolutionBackward(kernels(), back).ok());
   }
+}
+
+// Sums of long sequences are as exact as those of short ones.
+TEST_P(DeltaNetSuite, TheGradientOfATapIsExactInALongSequence) {
+  const Shape shape{1, 1 << 16, 1};
+  const std::vector<float> ones(static_cast<size_t>(shape.numel()), 1.0f);
+  const std::vector<float> tenths(ones.size(), 0.1f);
+  ShortConvolutionBackwardArgs back{Upload(shape, tenths),     Upload(shape, ones),
+                                    Upload({1, 1, 1}, {1.0f}), Tensor(),
+                                    Unwritten(shape),          Unwritten({1, 1, 1})};
+  ASSERT_TRUE(kernels::ShortConvolutionBackward(kernels(), back).ok());
+  const double s = 1 / (1 + std::exp(-1.0));
+  ExpectClose(Download(back.dweight), {static_cast<double>(0.1f) * (1 << 16) * s * (1 + 1 - s)},
+              4e-6, 0, "dweight");
 }
 
 // Sequences of several chunks, with documents that end inside of them.
@@ -235,32 +288,46 @@ TEST_P(DeltaNetSuite, WideHeads) {
     const std::vector<double> dout = Draw(shape.seq * shape.value_heads * shape.value_dim);
     const RuleResult result = Run(shape, {}, inputs, dout);
     ExpectClose(result.out, reference::GatedDeltaRule(shape, {}, inputs), 1e-5, 0, "out");
-    // The rule is linear in the values: their gradients and themselves meet the same sum.
-    double of_outputs = 0;
-    for (size_t at = 0; at < dout.size(); ++at) of_outputs += dout[at] * result.out[at];
-    double of_values = 0;
-    double size = 0;
-    for (int64_t row = 0; row < shape.seq; ++row) {
-      for (int64_t c = 2 * key_dim; c < shape.packed_dim(); ++c) {
-        const auto at = static_cast<size_t>(row * shape.packed_dim() + c);
-        of_values += inputs.qkv[at] * result.dqkv[at];
-        size += std::abs(inputs.qkv[at] * result.dqkv[at]);
-      }
+    reference::DeltaRuleInputs moved = inputs;
+    const auto out = [&] { return reference::GatedDeltaRule(shape, {}, moved); };
+    const int64_t packed = shape.packed_dim();
+    for (const auto& [begin, end] :
+         {std::pair<int64_t, int64_t>(0, key_dim), {key_dim, 2 * key_dim}, {2 * key_dim, packed}}) {
+      ExpectSlope(result.dqkv, moved.qkv, packed, begin, end, dout, out, "dqkv");
     }
-    EXPECT_NEAR(of_values, of_outputs, 1e-5 * size);
-    // Normalised keys and queries have gradients at right angles to themselves.
-    for (int64_t row = 0; row < shape.seq; ++row) {
-      for (const int64_t first : {int64_t{0}, key_dim}) {
-        double along = 0;
-        double length = 0;
-        for (int64_t c = first; c < first + key_dim; ++c) {
-          const auto at = static_cast<size_t>(row * shape.packed_dim() + c);
-          along += inputs.qkv[at] * result.dqkv[at];
-          length += std::abs(inputs.qkv[at] * result.dqkv[at]);
-        }
-        ASSERT_NEAR(along, 0, 1e-5 * length) << "row " << row;
-      }
+    for (const int64_t gate : {0, 1}) {
+      ExpectSlope(result.dgates, moved.gates, 2 * shape.value_heads, gate * shape.value_heads,
+                  (gate + 1) * shape.value_heads, dout, out, "dgates");
     }
+    ExpectSlope(result.dlog_decay, moved.log_decay, shape.value_heads, 0, shape.value_heads, dout,
+                out, "dlog_decay");
+    ExpectSlope(result.ddt_bias, moved.dt_bias, shape.value_heads, 0, shape.value_heads, dout, out,
+                "ddt_bias");
+  }
+}
+
+// A GPU computes the backward of as many heads a few sequences at a time.
+TEST_P(DeltaNetSuite, ManyHeadsAreComputedAsInASequenceAlone) {
+  const DeltaNetShape whole{2, 2, 128, 128, 2, 33};
+  DeltaNetShape one = whole;
+  one.batch = 1;
+  const reference::DeltaRuleInputs inputs = DrawInputs(whole, DType::kFloat32);
+  const int64_t values = whole.value_heads * whole.value_dim;
+  const std::vector<double> dout = Draw(whole.batch * whole.seq * values);
+  const RuleResult together = Run(whole, {}, inputs, dout);
+  const auto of_sequence = [&](const auto& all, int64_t sequence) {
+    const auto count = static_cast<std::ptrdiff_t>(all.size()) / whole.batch;
+    return std::decay_t<decltype(all)>(all.begin() + sequence * count,
+                                       all.begin() + (sequence + 1) * count);
+  };
+  for (int64_t sequence = 0; sequence < whole.batch; ++sequence) {
+    const RuleResult alone =
+        Run(one, {},
+            {of_sequence(inputs.qkv, sequence), of_sequence(inputs.gates, sequence),
+             inputs.log_decay, inputs.dt_bias},
+            of_sequence(dout, sequence));
+    EXPECT_EQ(of_sequence(together.dqkv, sequence), alone.dqkv) << sequence;
+    EXPECT_EQ(of_sequence(together.dgates, sequence), alone.dgates) << sequence;
   }
 }
 

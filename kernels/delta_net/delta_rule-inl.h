@@ -85,7 +85,7 @@ HWY_INLINE Gates GatesOf(const GatedDeltaRuleCall& call, int64_t sequence, int64
 }
 
 // One token: `decayed` = decay * state, then state = decayed + k delta^T. `decayed` may be `state`.
-// `missed` is v less what the decayed state says of k.
+// `missed` is v minus decayed^T k.
 struct DeltaStep {
   int64_t key_dim = 0;
   int64_t value_dim = 0;

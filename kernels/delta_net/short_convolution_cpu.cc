@@ -27,6 +27,9 @@ namespace {
 
 // A task computes some channels of one sequence. Its taps lie as [width, kTile].
 constexpr int64_t kTile = 256;
+// A weight's gradient is summed in fp32 over so many tokens, and in double over these sums, so that
+// rounding does not grow with the sequence.
+constexpr int64_t kTokensOfSum = 64;
 struct ChannelTile {
   int64_t sequence = 0;
   int64_t first = 0;
@@ -112,6 +115,7 @@ void ConvolveTileBackward(const ShortConvolutionBackwardCall& call, const Channe
     const int64_t width = forward.width;
     HWY_ALIGN float taps[kMostTaps * kTile];
     HWY_ALIGN float sums[kMostTaps * kTile] = {};
+    double totals[kMostTaps * kTile] = {};
     HWY_ALIGN float ring[kMostTaps * kTile];
     int64_t reaches[kMostTaps] = {};
     LoadTaps<T>(forward, tile, taps);
@@ -147,10 +151,15 @@ void ConvolveTileBackward(const ShortConvolutionBackwardCall& call, const Channe
         }
         StoreLanes<whole()>(gradient, d, dx + c, count);
       });
+      if (place % kTokensOfSum != 0) continue;
+      for (int64_t i = 0; i < width * kTile; ++i) totals[i] += static_cast<double>(sums[i]);
+      std::fill_n(sums, width * kTile, 0.0f);
     }
     if (dtaps == nullptr) return;
     for (int64_t c = 0; c < tile.count; ++c) {
-      for (int64_t i = 0; i < width; ++i) dtaps[c * width + i] = sums[i * kTile + c];
+      for (int64_t i = 0; i < width; ++i) {
+        dtaps[c * width + i] = static_cast<float>(totals[i * kTile + c]);
+      }
     }
   });
 }

@@ -314,10 +314,13 @@ absl::StatusOr<Value> Decoder::Hidden(Context& context, const Tensor& tokens) {
 
 absl::StatusOr<std::vector<DivisionRule>> Decoder::DivisionRules() const {
   const DecoderNames& names = config_.names;
-  if (config_.mixes_linear || config_.gated_attention) {
+  if (config_.mixes_linear) {
     return Unimplemented("linear attention, as '", names.linear_attention,
-                         "', and gates of attention cannot be divided among tensor ranks; expected "
-                         "tensor_parallel=1");
+                         "', cannot be divided among tensor ranks; expected tensor_parallel=1");
+  }
+  if (config_.gated_attention) {
+    return Unimplemented("attention with gates of its output, as '", names.attention,
+                         "', cannot be divided among tensor ranks; expected tensor_parallel=1");
   }
   if (!names.q_norm.empty() && config_.qk_norm_over_all_heads && config_.norm == NormKind::kLayer) {
     return Unimplemented(

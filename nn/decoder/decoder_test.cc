@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <numeric>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
@@ -226,12 +228,34 @@ TEST(DecoderTest, LinearAttentionComputesDocumentsAsIfAlone) {
   EXPECT_GT(moved, 1e-2);  // without documents the second reads the first
 }
 
-TEST(DecoderTest, LinearAttentionIsNotDividedAmongTensorRanks) {
+TEST(DecoderTest, LinearAttentionAndGatesAreNotDividedAmongTensorRanks) {
   DecoderFamily family = Linear();
   family.base.window_pattern = 2;
-  const absl::Status status = Build(family, SmallConfig())->DivisionRules().status();
+  absl::Status status = Build(family, SmallConfig())->DivisionRules().status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_NE(status.ToString().find("'linear_attn'"), std::string::npos) << status;
+  EXPECT_NE(status.ToString().find("linear attention, as 'linear_attn'"), std::string::npos)
+      << status;
+  family.base.mixes_linear = false;
+  status = Build(family, SmallConfig())->DivisionRules().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_NE(status.ToString().find("gates of its output, as 'self_attn'"), std::string::npos)
+      << status;
+}
+
+// Muon cuts a matrix of queries, gates, keys and values at the widths of these.
+TEST(DecoderTest, PartsOfAMatrixWithGatesMakeItUp) {
+  DecoderFamily family = Linear();
+  family.base.mixes_linear = false;
+  family.base.names.qkv = {"qkv_proj"};
+  const std::unique_ptr<LanguageModel> model = Build(family, SmallConfig());
+  int found = 0;
+  for (const Parameter* parameter : model->Parameters()) {
+    if (!absl::StrContains(parameter->name(), "qkv_proj")) continue;
+    ++found;
+    const std::vector<int64_t>& parts = parameter->matrix().parts;
+    EXPECT_EQ(std::accumulate(parts.begin(), parts.end(), int64_t{0}), parameter->shape().dim(0));
+  }
+  EXPECT_GT(found, 0);
 }
 
 // A model computes the same for packed documents as for each alone, and a token attends no further

@@ -121,13 +121,26 @@ absl::Status ReadObject(const nlohmann::json& rope, const char* key, int64_t max
   ConfigReader reader(rope, absl::StrCat(key, "."));
   for (const auto& [name, value] : rope.items()) {
     reader.Require(!value.is_object(), name, "one kind of rotary positions for all layers");
-    constexpr absl::string_view kKnown[] = {
-        kTheta, kOriginal, "rope_type", "type", "factor", "low_freq_factor", "high_freq_factor",
-        "beta_fast", "beta_slow", "truncate", "mscale", "mscale_all_dim", "attention_factor",
-        kShare,
-        // The axes of pairs in models of images: a token of
-        // text has the same position on all of them.
-        "mrope_section", "mrope_interleaved", kShortFactor, kLongFactor};
+    // mrope_section and mrope_interleaved assign pairs to the axes of images: a token of text has
+    // the same position on all of them.
+    constexpr absl::string_view kKnown[] = {kTheta,
+                                            kOriginal,
+                                            "rope_type",
+                                            "type",
+                                            "factor",
+                                            "low_freq_factor",
+                                            "high_freq_factor",
+                                            "beta_fast",
+                                            "beta_slow",
+                                            "truncate",
+                                            "mscale",
+                                            "mscale_all_dim",
+                                            "attention_factor",
+                                            kShare,
+                                            "mrope_section",
+                                            "mrope_interleaved",
+                                            kShortFactor,
+                                            kLongFactor};
     const bool is_known = std::find(std::begin(kKnown), std::end(kKnown), name) != std::end(kKnown);
     reader.Require(is_known || value.is_null(), name,
                    "no such key, since it is unknown here; remove it if it changes nothing");

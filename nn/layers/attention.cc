@@ -26,7 +26,8 @@ Attention::Attention(std::string name, const AttentionOptions& options, std::uni
   for (const LinearPart& part : qkv_->parts()) {
     MatrixStructure matrix = part.weight->matrix();
     if (qkv_->parts().size() == 1) {
-      matrix.parts = {options.heads * options.head_dim, kv_width, kv_width};
+      const int64_t of_query = options.gated ? 2 : 1;  // a gate for each element
+      matrix.parts = {of_query * options.heads * options.head_dim, kv_width, kv_width};
     }
     matrix.head_dim = options.head_dim;
     part.weight->set_matrix(std::move(matrix));

@@ -23,7 +23,7 @@ struct GatedDeltaNetOptions {
 };
 
 // Linear attention by the gated delta rule (kernels/delta_net): x [batch, seq, dim] → [batch, seq,
-// dim]. `qkv`, `z` and `gates` read x; the last makes b and a of each value head side by side.
+// dim]. `qkv`, `z` and `gates` read x; `gates` makes b of all value heads, then a of all.
 // `out` projects RMS-normalised heads times silu(z). Parameters conv1d.weight, dt_bias, A_log and
 // norm.weight, as Hugging Face's Qwen3_5GatedDeltaNet.
 class GatedDeltaNet : public TokenMixer {

@@ -217,6 +217,40 @@ TEST(PlanOperationsTest, RoutingSortsItsPairs) {
   EXPECT_EQ(routing, "Route              1 calls  8 launches     18.9 MB     0.0 GFLOP");
 }
 
+// Of one layer with the heads of published models and 8192 tokens. Backward writes and reads 17 GB
+// of states beside its tensors, and launches three kernels for each of 128 chunks of each sequence.
+TEST(PlanOperationsTest, TheDeltaRuleCountsItsScratch) {
+  const nlohmann::json config = {{"model_type", "qwen3_5_text"}, {"vocab_size", 1024},
+                                 {"hidden_size", 1024},          {"intermediate_size", 1024},
+                                 {"num_hidden_layers", 1},       {"num_attention_heads", 8},
+                                 {"num_key_value_heads", 2},     {"full_attention_interval", 2}};
+  const auto text_of = [&config](int64_t batch) {
+    absl::StatusOr<std::unique_ptr<LanguageModel>> model = ModelRegistry::Create(config);
+    EXPECT_TRUE(model.ok()) << model.status();
+    const absl::StatusOr<Plan> plan =
+        PlanRun(OnGpu("llama_1b", batch, 8192), Gpu(), *std::move(model));
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    std::string text;
+    for (const auto& [name, cost] : plan->operations) {
+      if (!absl::StrContains(name, "DeltaRule") && !absl::StrContains(name, "Convolution"))
+        continue;
+      absl::StrAppendFormat(&text, "%-24s %3d launches %8.1f MB\n", name, cost.launches,
+                            1e-6 * cost.bytes);
+    }
+    return text;
+  };
+  EXPECT_EQ(text_of(1),
+            "GatedDeltaRule             3 launches    481.3 MB\n"
+            "GatedDeltaRuleBackward   391 launches  38218.5 MB\n"
+            "ShortConvolution           1 launches    268.5 MB\n"
+            "ShortConvolutionBackward   3 launches    704.8 MB\n");
+  EXPECT_EQ(text_of(3),
+            "GatedDeltaRule             3 launches   1443.9 MB\n"
+            "GatedDeltaRuleBackward   775 launches 114655.5 MB\n"
+            "ShortConvolution           1 launches    805.4 MB\n"
+            "ShortConvolutionBackward   3 launches   2047.0 MB\n");
+}
+
 // Returns what a step costs outside of its layers in the operations of the loss, an operation per
 // line.
 std::string LossText(const TrainOptions& options) {

@@ -36,7 +36,10 @@ def new_model(_):
     model = transformers.Qwen3_5ForCausalLM._from_config(CONFIG, attn_implementation="eager").double()
     with torch.no_grad():
         for key, parameter in model.named_parameters():
-            std = 0.3 if any(name in key for name in ("q_proj", "k_proj", "conv1d", "in_proj")) else 0.1
+            # After a small embedding, the first norm would magnify the rounding of bf16; after a small
+            # head, gradients would not be clipped.
+            std = (1.0 if "embed_tokens" in key else 0.4 if "lm_head" in key else 0.3 if any(
+                name in key for name in ("q_proj", "k_proj", "conv1d", "in_proj")) else 0.1)
             value = torch.randn(parameter.shape, dtype=torch.float64) * std
             if "norm" in key:  # multiples of 2^-12, so that 1 + weight is exact in float32
                 value = torch.round(value * 4096) / 4096 + (1 if "linear_attn" in key else 0)
