@@ -113,8 +113,7 @@ def attention_of(torch, step):
         step()
     operations = (re.match("aten::_scaled_dot_product_(?:attention_)?(flash|cudnn|efficient|math)", event.key)
                   for event in profile.key_averages())
-    # The compiler decomposes what has no fused kernel.
-    return "+".join(sorted({operation[1] for operation in operations if operation})) or "decomposed"
+    return "+".join(sorted({operation[1] for operation in operations if operation})) or "unknown"
 
 
 def time_torch_step(torch, case, steps):
@@ -179,15 +178,17 @@ def torch_attention_milliseconds(torch, backend, shape, runs):
 
     with torch.nn.attention.sdpa_kernel(backend):
         try:
+            with torch.no_grad():
+                forward_time = time_of(forward)
             out = forward()
+            dout = torch.randn_like(out)
+            backward_time = time_of(
+                lambda: torch.autograd.grad(out, inputs, dout, retain_graph=True))
+        except torch.OutOfMemoryError:
+            raise
         except RuntimeError as error:
             print("PyTorch's %s: %s" % (backend.name, str(error).splitlines()[0]), file=sys.stderr)
             return None, None
-        with torch.no_grad():
-            forward_time = time_of(forward)
-        dout = torch.randn_like(out)
-        backward_time = time_of(
-            lambda: torch.autograd.grad(out, inputs, dout, retain_graph=True))
     return forward_time, backward_time
 
 

@@ -18,7 +18,7 @@ struct HeadInputs {
 };
 
 // A teacher's distributions for a micro-batch (Context::UseDistillation): its likeliest tokens
-// after each token, or all logits.
+// after each token, or the inputs of its head.
 struct Distillation {
   Tensor ids{};          // int32 [batch, seq, k]; undefined: `teacher` is set
   Tensor log_probs{};    // fp32 [batch, seq, k]

@@ -121,8 +121,6 @@ absl::Status CheckTogether(const TrainOptions& o) {
   refuse(any_order && o.attention_backend == AttentionBackend::kFlash,
          "attention_determinism attention_backend",
          "Zeroth's own attention is always deterministic; leave one of them out");
-  refuse(any_order && o.deterministic_batch > 0, "deterministic_batch attention_determinism",
-         "the first promises bits that the second gives up; leave one of them out");
   refuse(o.layout == LayoutKind::kRows && o.optimizer_state_dtype == DType::kUInt8,
          "layout optimizer_state_dtype",
          "8-bit moments share scales in blocks, which rows would divide; use --layout=flat, or "
@@ -195,6 +193,8 @@ absl::Status CheckTogether(const TrainOptions& o) {
   for (const bool batch : {true, false}) {
     const absl::string_view bits = batch ? "deterministic_batch" : "deterministic_tensor";
     const bool promised = batch ? fixed : o.deterministic_tensor > 0;
+    refuse(promised && any_order, absl::StrCat(bits, " attention_determinism"),
+           "the first promises bits that the second gives up; leave one of them out");
     refuse(promised && o.quantized_weights, absl::StrCat(bits, " quantized_weights"), kScales);
     refuse(promised && o.quantized_gradients, absl::StrCat(bits, " quantized_gradients"), kScales);
   }

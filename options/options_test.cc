@@ -266,6 +266,12 @@ TEST(OptionsTest, EveryBadValueIsNamed) {
          o.deterministic_batch = 4;
          o.attention_determinism = AttentionDeterminism::kOff;
        }},
+      {"--deterministic_tensor=2 and --attention_determinism=off",
+       [](TrainOptions& o) {
+         o.param_dtype = DType::kBFloat16;
+         o.deterministic_tensor = 2;
+         o.attention_determinism = AttentionDeterminism::kOff;
+       }},
       {"--fp8=tensorwise and --param_dtype=fp32",
        [](TrainOptions& o) { o.fp8 = Fp8Recipe::kTensorwise; }},
       {"--offload_dir=/scratch without --offload",
@@ -356,7 +362,7 @@ TEST(OptionsTest, EveryWordSetsItsEnumeratorAndIsWrittenBack) {
       EXPECT_EQ(OptionText(option, options), word) << option.name;
     }
   }
-  EXPECT_EQ(choices, 28);
+  EXPECT_EQ(choices, 29);
   EXPECT_EQ(options.like, Like::kDeepspeed);
   EXPECT_EQ(options.layout, LayoutKind::kRows);
   EXPECT_EQ(options.optimizer_state_dtype, DType::kUInt8);

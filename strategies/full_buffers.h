@@ -52,7 +52,7 @@ class FullBuffers {
   // Gives back the unit's buffer, if it has one. `last_use` is the event of its last use; nullptr
   // if that is done. The compute stream waits for it before memory returns to the allocator.
   void Release(const Unit& unit, std::shared_ptr<Event> last_use);
-  // Calls BufferSet::Trim.
+  // Calls BufferSet::Trim of every set.
   absl::Status Trim();
 
  private:

@@ -38,7 +38,7 @@ absl::Status CheckOutput(const RunSpec& spec, const RunInput& input, const Langu
 // ranks call Open, Begin, Save, Wait and Export together. Holds the directory's lock.
 class RunStore {
  public:
-  // The checkpoints or models written since the last call, and their errors.
+  // The checkpoints and models written or deleted since the last call, and their errors.
   struct Report {
     std::vector<std::string> lines;  // to print: what was written or deleted, and warnings
     absl::Status failure;            // ends the run once everything that can be saved is saved

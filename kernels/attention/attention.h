@@ -3,7 +3,7 @@
 // Causal grouped-query attention, computed in tiles so that no [seq, seq] tensor exists (Dao et
 // al., "FlashAttention", 2022; Dao, "FlashAttention-2", 2023). Tiles that a window or the beginning
 // of a document hides entirely are not read. Sums have a fixed order, so that both passes are
-// deterministic.
+// deterministic, unless KernelOptions::attention_determinism is false.
 
 #pragma once
 

@@ -29,8 +29,9 @@
 
 namespace zeroth::cuda {
 
-// The choice and cuDNN's plans for one stream. The choice depends on shape, type, device and
-// library alone, so that every strategy computes the same call in the same way. Not thread-safe.
+// The choice and cuDNN's plans for one stream. The choice depends on options, shape, type,
+// device and library alone, so that every strategy computes the same call in the same way. Not
+// thread-safe.
 class AttentionChoice {
  public:
   using MakeCudnn = std::function<absl::StatusOr<std::unique_ptr<Cudnn>>()>;

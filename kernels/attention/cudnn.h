@@ -31,8 +31,7 @@ struct CudnnAttentionKey {
   DType dtype = DType::kBFloat16;
   AttentionPass pass = AttentionPass::kForward;
   bool packed_documents = false;
-  // Whether backward must have the same bits in every run. AttentionChoice sets it, to the same
-  // value in all of its keys.
+  // Whether backward must have the same bits in every run. AttentionChoice sets it.
   bool deterministic = true;
   // The number of heads in the arrays; the shape may name only some of them.
   int64_t all_heads = shape.heads;
@@ -41,7 +40,7 @@ struct CudnnAttentionKey {
   int64_t packed_dim() const { return (all_heads + 2 * all_kv_heads) * shape.head_dim; }
   auto Tied() const {
     return std::tie(shape.batch, shape.seq, shape.heads, shape.kv_heads, shape.head_dim,
-                    shape.scale, dtype, pass, all_heads, all_kv_heads);
+                    shape.scale, dtype, pass, deterministic, all_heads, all_kv_heads);
   }
   bool operator<(const CudnnAttentionKey& other) const { return Tied() < other.Tied(); }
 };

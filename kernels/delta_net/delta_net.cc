@@ -50,8 +50,8 @@ bool CheckDeltaNetShape(Operation& op, const DeltaNetShape& shape) {
                                  " key_heads, expected a divisor of value_heads"));
 }
 
-// Checks the inputs that forward and backward share, and sets them in `call`. Args is the
-// arguments' type of either.
+// Checks the inputs that forward and backward share, and sets them in `call`. Args: the arguments
+// of either.
 template <typename Args>
 void CheckDeltaRule(Operation& op, const Args& args, SharedType& type, GatedDeltaRuleCall& call) {
   const DeltaNetShape& shape = args.shape;

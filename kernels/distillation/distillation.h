@@ -33,7 +33,7 @@ enum class Divergence : uint8_t {
 struct DistillationOptions {
   float alpha = 0.5f;        // weight of the KL, 0 to 1; the next token has the rest
   float temperature = 1.0f;  // above 0
-  // Read only by kernels/divergence: the k likeliest tokens say nothing about the others.
+  // kReverse needs kernels/divergence: the k likeliest tokens say nothing about the others.
   Divergence divergence = Divergence::kForward;
 };
 
@@ -54,7 +54,7 @@ struct TeacherArgs {
   DistillationOptions options;
 };
 
-// The rows of targets of -100 do not count, and have statistics of 0.
+// Rows whose target is -100 do not count; their statistics are 0.
 struct DistillStatisticsArgs : SoftmaxStatisticsArgs {
   TeacherArgs teacher;
 };

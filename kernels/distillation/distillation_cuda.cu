@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(kRowThreads) StatisticsKernel(DistillStatistic
   ZEROTH_SHARED(float, scratch, [kRowThreads / 32]);
   const TeacherCall& teacher = call.teacher;
   const int64_t row = blockIdx.x;
-  if (IsIgnored<kDistillStatistics>(call)) return;
+  if (ClearIfIgnored<kDistillStatistics>(call)) return;
   const float inverse = 1.0f / teacher.options.temperature;
   const float* const x = call.logits + row * call.columns + call.begin;
   float largest = kBelowAll;
@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(kRowThreads) GradientKernel(DistillGradientCal
   ZEROTH_SHARED(float, teacher_logits, [kMostTeacherTokens]);
   const TeacherCall& teacher = call.teacher;
   const int64_t row = blockIdx.x;
-  if (IsIgnored<T>(call)) return;
+  if (ClearIfIgnored<T>(call)) return;
   const float temperature = teacher.options.temperature;
   const float inverse = 1.0f / temperature;
   const float* const log_probs = teacher.log_probs + row * teacher.k;

@@ -52,9 +52,9 @@ absl::Status StudentStatistics(const SoftmaxStatisticsCall& call, const Write& w
 // Writes losses and, if they are wanted, gradients. `divergence`(row, soft, buffers) returns the
 // divergence of a row whose sum at the temperature, of the statistics 3 and 4, is `soft`. Then
 // `write`(row, student, buffers, to) writes the gradients of the columns that are tokens.
-template <int64_t kStatistics, typename Buffers, typename Divergence, typename Write>
+template <int64_t kStatistics, typename Buffers, typename DivergenceOf, typename Write>
 absl::Status StudentGradient(const PartGradientCall& call, const DistillationOptions& options,
-                             const Divergence& divergence, const Write& write) {
+                             const DivergenceOf& divergence, const Write& write) {
   const auto divisor = static_cast<double>(*call.divisor);
   const double factor = divisor == 0 ? 0.0 : static_cast<double>(call.grad_scale) / divisor;
   const auto alpha = static_cast<double>(options.alpha);

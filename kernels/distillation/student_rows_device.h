@@ -15,17 +15,17 @@
 
 namespace zeroth::cuda {
 
-// Returns true if the block's row does not count; then its statistics have been set to 0.
+// Sets the statistics to 0 and returns true if the block's row does not count.
 template <int64_t kStatistics>
-__device__ bool IsIgnored(const SoftmaxStatisticsCall& call) {
+__device__ bool ClearIfIgnored(const SoftmaxStatisticsCall& call) {
   if (call.targets[blockIdx.x] != kIgnoredTarget) return false;
   if (threadIdx.x < kStatistics) call.statistics[blockIdx.x * kStatistics + threadIdx.x] = 0.0f;
   return true;
 }
 
-// Returns true if the block's row does not count; then its loss and gradients have been set to 0.
+// Sets the loss and gradients to 0 and returns true if the block's row does not count.
 template <typename T>
-__device__ bool IsIgnored(const PartGradientCall& call) {
+__device__ bool ClearIfIgnored(const PartGradientCall& call) {
   if (call.targets[blockIdx.x] != kIgnoredTarget) return false;
   if (threadIdx.x == 0) call.losses[blockIdx.x] = 0.0f;
   if (call.dlogits == nullptr) return true;

@@ -82,9 +82,9 @@ class StudentSuite : public KernelsSuite {
   // numerical. `divergence`(row, log_q) is that of a row, for the student's log-probabilities at
   // the temperature; `set_teacher`(args, begin, count) sets the teacher of columns [begin, begin +
   // count).
-  template <typename StatisticsArgs, typename GradientArgs, typename Divergence,
+  template <typename StatisticsArgs, typename GradientArgs, typename DivergenceOf,
             typename SetTeacher>
-  void ExpectTheDefinition(const Case& of, int64_t statistics_count, const Divergence& divergence,
+  void ExpectTheDefinition(const Case& of, int64_t statistics_count, const DivergenceOf& divergence,
                            const SetTeacher& set_teacher,
                            absl::Status (*compute_statistics)(Kernels&, const StatisticsArgs&),
                            absl::Status (*compute_gradient)(Kernels&, const GradientArgs&)) {

@@ -37,14 +37,14 @@ namespace zeroth {
 //      reverse: the sum of e^(x / T - largest x / T) (x - z) / T
 inline constexpr int64_t kDivergenceStatistics = 8;
 
-// The rows of targets of -100 do not count, and have statistics of 0.
+// Rows whose target is -100 do not count; their statistics are 0.
 struct DivergenceStatisticsArgs : SoftmaxStatisticsArgs {
   DistillationOptions options;
   Tensor teacher;  // fp32 [rows, columns]: the teacher's logits
 };
 struct DivergenceGradientArgs : PartGradientArgs {
   DistillationOptions options;
-  Tensor teacher;  // fp32 [rows, columns]
+  Tensor teacher;  // fp32 [rows, columns], padded as the student's logits
 };
 
 namespace kernels {

@@ -16,7 +16,7 @@ namespace {
 __global__ void __launch_bounds__(kRowThreads) StatisticsKernel(DivergenceStatisticsCall call) {
   ZEROTH_SHARED(float, scratch, [kRowThreads / 32]);
   const int64_t row = blockIdx.x;
-  if (IsIgnored<kDivergenceStatistics>(call)) return;
+  if (ClearIfIgnored<kDivergenceStatistics>(call)) return;
   const bool is_reverse = call.options.divergence == Divergence::kReverse;
   const float inverse = 1.0f / call.options.temperature;
   const int64_t at = row * call.columns + call.begin;
@@ -77,7 +77,7 @@ __device__ float MeanDifference(const DivergenceGradientCall& call, int at, cons
 template <typename T>
 __global__ void __launch_bounds__(kRowThreads) GradientKernel(DivergenceGradientCall call) {
   const int64_t row = blockIdx.x;
-  if (IsIgnored<T>(call)) return;
+  if (ClearIfIgnored<T>(call)) return;
   const bool is_reverse = call.options.divergence == Divergence::kReverse;
   const WholeSum hard = Combine<kDivergenceStatistics>(call, 0);
   const WholeSum soft = Combine<kDivergenceStatistics>(call, 3);

@@ -27,23 +27,21 @@ T ValueOrDie(absl::StatusOr<T> value) {
 std::vector<std::string> TestedDevices() { return KernelRegistry::DeviceTypes(); }
 
 void KernelsSuite::SetUp() {
+  ZEROTH_SKIP_WITHOUT_DEVICE(GetParam().substr(0, GetParam().find('/')));
+  Open({});
+}
+
+void KernelsSuite::Open(KernelOptions options) {
   const std::vector<std::string> words = absl::StrSplit(GetParam(), '/');
-  ZEROTH_SKIP_WITHOUT_DEVICE(words[0]);
-  KernelOptions options;
   if (words.size() > 1) {
     ASSERT_EQ(words[1], "flash");
     options.attention = AttentionBackend::kFlash;
   }
-  Open(options);
-}
-
-void KernelsSuite::Open(KernelOptions options) {
-  const std::string type = GetParam().substr(0, GetParam().find('/'));
   kernels_.reset();  // before the device that it uses
-  device_ = ValueOrDie(DeviceRegistry::Create(type, DeviceOptions{}));
+  device_ = ValueOrDie(DeviceRegistry::Create(words[0], DeviceOptions{}));
   device_->BindThread();
   // Suites multiply at odd sizes, for which a device's library may have no algorithm. A CPU's has.
-  options.allow_slow_kernels = type != "cpu";
+  options.allow_slow_kernels = words[0] != "cpu";
   kernels_ = ValueOrDie(KernelRegistry::Create(*device_, device_->compute_stream(), options));
 }
 

@@ -30,7 +30,7 @@ class KernelsSuite : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override;
 
-  // Opens the device anew, with these options.
+  // Opens the device anew, with these options and the parameter's attention.
   void Open(KernelOptions options);
 
   Device& device() { return *device_; }

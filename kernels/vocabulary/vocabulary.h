@@ -33,8 +33,8 @@ struct LocalIdsArgs {
                    // count; these stay -100, and the number of the others is written here
 };
 
-// The statistics of kernels/distillation and kernels/divergence begin with these three, and their
-// arguments with those below.
+// The statistics of kernels/distillation and kernels/divergence begin with the kSoftmaxStatistics
+// ones, and their arguments with those below.
 struct SoftmaxStatisticsArgs {
   Tensor logits;      // fp32 [rows, columns]
   int64_t begin = 0;  // the part of the vocabulary: columns [begin, begin + count)

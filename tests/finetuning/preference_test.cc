@@ -23,7 +23,6 @@
 #include "zeroth/data/loader.h"
 #include "zeroth/data/open_data.h"
 #include "zeroth/data/tokenizer.h"
-#include "zeroth/nn/activation_checkpointing.h"
 #include "zeroth/options/options.h"
 #include "zeroth/tests/finetuning/tiny_run.h"
 #include "zeroth/train/model_source.h"

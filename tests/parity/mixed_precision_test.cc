@@ -34,7 +34,7 @@ const MixedPrecision kReducedInBFloat16 = {DType::kBFloat16, DType::kBFloat16};
 const MixedPrecision kHalf = {DType::kFloat16, DType::kFloat16};
 // Small enough that no step of these runs overflows fp16, whose maximum is 65504.
 constexpr double kQuietScale = 1024;
-// And so large that the first steps do.
+// Large enough that the first steps overflow.
 constexpr double kLoudScale = 16777216;
 
 using Case = std::tuple<const char*, int>;  // model, world size

@@ -22,7 +22,7 @@ CUDA = "13"  # as in the names of NVIDIA's packages and of bin/zeroth
 # The PyPI package of each library, by its name in `train --version`.
 REQUIRED = {"cuBLASLt": "nvidia-cublas", "CUDA runtime": "nvidia-cuda-runtime", "NVRTC": "nvidia-cuda-nvrtc",
             "NCCL": "nvidia-nccl-cu13", "cuDNN": "nvidia-cudnn-cu13"}
-# The folders of these packages' libraries, relative to those of this package's programs.
+# The folders of libraries in site-packages: of the wheel zeroth, and of NVIDIA's packages.
 FOLDERS = ("zeroth/lib/zeroth", "nvidia/cu13/lib", "nvidia/nccl/lib", "nvidia/cudnn/lib")
 RUNTIME = """
 ==== CUDA runtime

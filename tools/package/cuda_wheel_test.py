@@ -67,6 +67,8 @@ def link_libraries(site, train):
         found[NVIDIA[library][0]] = os.path.join(folder, NVIDIA[library][0])
     # cuDNN loads its parts from the folder in which it was found itself, which is the one of links.
     parts = {os.path.basename(path): path for path in glob.glob(folders["cuDNN"] + "/libcudnn_*.so.9")}
+    if not parts:
+        fail("no parts of cuDNN, libcudnn_*.so.9, lie in " + folders["cuDNN"])
     found.update(parts)
     for name, path in found.items():
         if not EVERYWHERE.fullmatch(name):

@@ -110,7 +110,7 @@ class HandleSet {
   void AbortAll();
   // Waits until all communicators are freed that AbortAll started to free, on whatever thread.
   void AwaitFreed();
-  // Returns CallsInFlight::Unfinished, for the error of the abort.
+  // Says which aborts are unfinished, for error messages; empty if none is.
   std::string Unfinished() const;
 
  private:

@@ -39,7 +39,7 @@ struct CUevent_st {
     uint64_t completed = 0;  // the latest of these that was reached
     std::chrono::steady_clock::time_point reached;
     // The capture of the stream in which it was recorded last, if that was being captured; the
-    // event then stands for the work captured so far.
+    // event then stands for the work captured until then.
     std::shared_ptr<zeroth::cuda::emulation::Capture> capture;  // guarded by CaptureMutex(), as are
     zeroth::cuda::emulation::Nodes captured;                    // these
     std::atomic<bool> is_captured{false};  // has a capture; readable without the lock
