@@ -157,7 +157,7 @@ struct GgufVocabulary {
   // "left right", in the order of application.
   std::vector<std::string> merges;
   // llama.cpp's name of the rule that splits text into words: "gpt-2", "llama-bpe" (Llama 3's),
-  // "dbrx" (the same words, always built by merges) or "qwen2".
+  // "dbrx" (the same words, always built by merges), "qwen2" or "gpt-4o" (gpt-oss's).
   std::string pre = "gpt-2";
   // SentencePiece's, by id, in place of `merges` and `pre`: the two neighbours whose text together
   // has the highest score are merged first.

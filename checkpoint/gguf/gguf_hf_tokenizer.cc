@@ -25,13 +25,20 @@ using Json = nlohmann::json;
 
 constexpr size_t kMaxModelBytes = size_t{64} << 20;
 
-// Splitting expressions as tokenizer.json spells them: Llama 3's, and Qwen 2's, in which each digit
-// is a word.
+// Splitting expressions as tokenizer.json spells them: Llama 3's; Qwen 2's, in which each digit is
+// a word; and gpt-oss's, in which a capital begins a word.
 constexpr char kLlama3Cuts[] =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|)"
     R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr char kQwen2Cuts[] = R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|)"
                               R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+constexpr char kGptOssCuts[] =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)"
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)"
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+    R"(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
 // llama.cpp's names for them, which also decide whether a word in the vocabulary needs no merges.
 struct CuttingRule {
@@ -42,7 +49,8 @@ struct CuttingRule {
 };
 constexpr CuttingRule kCuttingRules[] = {{kLlama3Cuts, true, "llama-bpe", false},
                                          {kLlama3Cuts, false, "dbrx", false},
-                                         {kQwen2Cuts, false, "qwen2", true}};
+                                         {kQwen2Cuts, false, "qwen2", true},
+                                         {kGptOssCuts, false, "gpt-4o", false}};
 
 // llama.cpp's name of a tokenizer's rule; empty for an unknown rule.
 std::optional<std::string> FindCuttingRule(const Json& rule, bool ignore_merges) {
@@ -72,7 +80,8 @@ absl::StatusOr<GgufVocabulary> VocabularyOf(const HfTokenizer& files) {
   const auto rule = FindCuttingRule(files.pre_tokenizer, files.bpe.ignore_merges);
   if (!rule) {
     return Unimplemented(
-        "its pre_tokenizer, with its ignore_merges, is neither GPT-2's nor Llama 3's nor Qwen 2's");
+        "its pre_tokenizer, with its ignore_merges, is neither GPT-2's nor Llama 3's nor Qwen 2's "
+        "nor gpt-oss's");
   }
   // llama.cpp normalises nothing. Nearly all text is in the normal form NFC already.
   const Json& normalizer = files.normalizer;

@@ -67,10 +67,7 @@ Json TokenizerJson(const Json& pre_tokenizer) {
             {"merges", Json::array({Json::array({"a", "b"})})}}}};
 }
 
-// Llama 3's cuts, and with `digits` of "\\p{N}" Qwen 2's.
-Json Llama3Cuts(const std::string& digits = "\\p{N}{1,3}") {
-  const std::string regex = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" + digits +
-                            "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+Json CutsBy(const std::string& regex) {
   return {{"type", "Sequence"},
           {"pretokenizers",
            {{{"type", "Split"},
@@ -78,6 +75,23 @@ Json Llama3Cuts(const std::string& digits = "\\p{N}{1,3}") {
              {"behavior", "Isolated"},
              {"invert", false}},
             {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}}}}};
+}
+
+// Llama 3's cuts, and with `digits` of "\\p{N}" Qwen 2's.
+Json Llama3Cuts(const std::string& digits = "\\p{N}{1,3}") {
+  return CutsBy("(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" + digits +
+                "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+");
+}
+
+// Those of gpt-oss: tiktoken's pat_str of o200k_base.
+Json GptOssCuts() {
+  const std::string upper = "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]";
+  const std::string lower = "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]";
+  const std::string before = "[^\\r\\n\\p{L}\\p{N}]?";
+  const std::string after = "(?i:'s|'t|'re|'ve|'m|'ll|'d)?|";
+  return CutsBy(before + upper + "*" + lower + "+" + after + before + upper + "+" + lower + "*" +
+                after +
+                "\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+");
 }
 
 TEST(GgufTokenizerTest, ReadsTokenizerJson) {
@@ -120,7 +134,7 @@ TEST(GgufTokenizerTest, RefusesOtherTokenizersAndDamagedFiles) {
               HasSubstr("expected none, or Metaspace with"));
   EXPECT_THAT(message(with("/model", 3)), HasSubstr("\"vocab\" is not an object"));
   EXPECT_THAT(message(with("/pre_tokenizer/pretokenizers/0/pattern/Regex", ".")),
-              HasSubstr("neither GPT-2's nor Llama 3's nor Qwen 2's"));
+              HasSubstr("neither GPT-2's nor Llama 3's nor Qwen 2's nor gpt-oss's"));
   EXPECT_EQ(message(with("/normalizer", Json())), "");
   for (const Json& wrong : {Json({{"type", "Lowercase"}}), Json(1), Json::object()}) {
     EXPECT_THAT(message(with("/normalizer", wrong)), HasSubstr("expected null or NFC"));
@@ -160,6 +174,7 @@ TEST(GgufTokenizerTest, NamesARuleOnlyWhereLlamaCppFollowsIt) {
   EXPECT_EQ(pre(Llama3Cuts(), true), "llama-bpe");
   EXPECT_EQ(pre(Llama3Cuts(), false), "dbrx");
   EXPECT_THAT(pre(Llama3Cuts("\\p{N}"), true), HasSubstr("with its ignore_merges, is neither"));
+  EXPECT_THAT(pre(GptOssCuts(), true), HasSubstr("neither"));
   EXPECT_THAT(pre(kGpt2Cuts, true), HasSubstr("neither"));
   EXPECT_THAT(pre(kGpt2Cuts, false, "/add_prefix_space", true), HasSubstr("neither"));
   EXPECT_THAT(pre(kGpt2Cuts, false, "/use_regex", false), HasSubstr("neither"));
@@ -273,8 +288,8 @@ TEST(GgufTokenizerTest, RulesComeBack) {
   dir.Write("tokenizer_config.json", R"({"bos_token": "<|begin|>", "eos_token": "<|begin|>"})");
   for (const auto& [pre, rule, ignore_merges] :
        {std::tuple("gpt-2", kGpt2Cuts, false), std::tuple("llama-bpe", Llama3Cuts(), true),
-        std::tuple("dbrx", Llama3Cuts(), false),
-        std::tuple("qwen2", Llama3Cuts("\\p{N}"), false)}) {
+        std::tuple("dbrx", Llama3Cuts(), false), std::tuple("qwen2", Llama3Cuts("\\p{N}"), false),
+        std::tuple("gpt-4o", GptOssCuts(), false)}) {
     Json json = TokenizerJson(rule);
     json["model"]["ignore_merges"] = ignore_merges;
     dir.Write("tokenizer.json", json.dump());

@@ -12,6 +12,7 @@
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/nn/language_model.h"
 #include "zeroth/nn/layers/linear.h"
+#include "zeroth/nn/layers/lora_linear.h"
 #include "zeroth/nn/ops/embedding.h"
 
 namespace {
@@ -20,8 +21,8 @@ using namespace zeroth;  // NOLINT: a program's own .cc
 
 class Block : public Module {
  public:
-  Block(const std::string& name, int64_t dim) : Module(name) {
-    linear_ = AddChild(std::make_unique<Linear>(Scoped("linear"), dim, dim));
+  Block(const std::string& name, int64_t dim, const LoraOptions& lora) : Module(name) {
+    linear_ = AddChild(BuildLinear(Scoped("linear"), LinearOptions{dim, {{"", dim}}}, lora));
   }
   Role role() const override { return Role::kBlock; }
 
@@ -35,11 +36,13 @@ class Block : public Module {
   Linear* linear_;
 };
 
+// What the trainer asks of a model.
 class Bigram : public LanguageModel {
  public:
-  Bigram(int64_t vocab, int64_t dim) : LanguageModel(""), vocab_(vocab), dim_(dim) {
+  Bigram(int64_t vocab, int64_t dim, const LoraOptions& lora)
+      : LanguageModel(""), vocab_(vocab), dim_(dim) {
     embedding_ = AddParameter("embedding.weight", Shape({vocab, dim}), Initializer::Normal(0.3f));
-    block_ = AddChild(std::make_unique<Block>("block", dim));
+    block_ = AddChild(std::make_unique<Block>("block", dim, lora));
     head_ = AddParameter("head.weight", Shape({vocab, dim}), Initializer::Normal(0.1f));
   }
 
@@ -67,14 +70,14 @@ class Bigram : public LanguageModel {
 };
 
 absl::StatusOr<std::unique_ptr<LanguageModel>> Create(const nlohmann::json& config,
-                                                      const ModelOptions&) {
+                                                      const ModelOptions& options) {
   const int64_t vocab = config.value("vocab_size", int64_t{0});
   const int64_t dim = config.value("hidden_size", int64_t{0});
   if (vocab < 1 || dim < 1) {
     return absl::InvalidArgumentError(
         "bigram: vocab_size and hidden_size are missing, expected numbers of at least 1");
   }
-  return std::make_unique<Bigram>(vocab, dim);
+  return std::make_unique<Bigram>(vocab, dim, options.lora);
 }
 
 const ModelRegistration registration(
