@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -21,27 +20,19 @@
 #include "absl/types/span.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/checkpoint/mxfp4.h"
+#include "zeroth/checkpoint/packed_blocks.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/packed/packed_format.h"
 
 namespace zeroth {
 namespace {
 
 constexpr absl::string_view kExperts = ".mlp.experts.";
 constexpr char kQuantization[] = "quantization_config";
-constexpr int64_t kBlock = 32;
-constexpr int64_t kBlockBytes = 16;
 // Elements of a stack that are read at a time to be transposed, and rows of a tile of them.
 constexpr int64_t kStrip = int64_t{1} << 20;
 constexpr int64_t kTile = 16;
-
-// Values of E2M1.
-constexpr std::array<float, 16> kE2m1 = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
-                                         -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
-
-// 2^(byte - 127): 2^-127 is subnormal, and 255 gives infinity as in transformers.
-float ScaleOf(uint8_t byte) {
-  return std::bit_cast<float>(byte == 0 ? 0x00400000u : static_cast<uint32_t>(byte) << 23);
-}
 
 struct Projection {
   absl::string_view name;
@@ -74,7 +65,7 @@ struct Slice {
 };
 
 // Thread-safe.
-class SeparateExpertWeights final : public WeightsSource {
+class SeparateExpertWeights final : public WeightsSource, public PackedBlocks {
  public:
   static absl::StatusOr<std::shared_ptr<const SeparateExpertWeights>> Create(
       std::shared_ptr<const HfWeights> all) {
@@ -100,6 +91,23 @@ class SeparateExpertWeights final : public WeightsSource {
     }
     return place.kind == Place::Kind::kBias ? ReadBias(place, begin, out)
                                             : ReadMatrix(place, begin, out);
+  }
+
+  absl::Status ReadBlocks(absl::string_view name, int64_t begin,
+                          absl::Span<uint8_t> out) const override {
+    if (blocks().count(name) == 0) return MissingTensor(name);
+    const Place& place = places_.find(name)->second;
+    const int64_t row_bytes = place.columns / kMxfp4Block * kGgufMxfp4Bytes;
+    while (!out.empty()) {
+      const int64_t row = place.first + place.step * (begin / row_bytes);
+      ZEROTH_ASSIGN_OR_RETURN(const std::vector<uint8_t> bytes, GgufRow(place, row));
+      const int64_t skipped = begin % row_bytes;
+      const int64_t count = std::min(static_cast<int64_t>(out.size()), row_bytes - skipped);
+      std::copy_n(bytes.begin() + skipped, count, out.begin());
+      out.remove_prefix(static_cast<size_t>(count));
+      begin += count;
+    }
+    return absl::OkStatus();
   }
 
  private:
@@ -152,8 +160,8 @@ class SeparateExpertWeights final : public WeightsSource {
     bool fits = shape.rank() == rank && shape.numel() > 0;
     if (fits) {
       place.rows = shape.dim(place.kind == Place::Kind::kTransposed ? 2 : 1);
-      place.columns = is_bias ? 1 : is_mxfp4 ? shape.dim(2) * kBlock : shape.dim(1);
-      fits = place.rows % place.step == 0 && (!is_mxfp4 || shape.dim(3) == kBlockBytes);
+      place.columns = is_bias ? 1 : is_mxfp4 ? shape.dim(2) * kMxfp4Block : shape.dim(1);
+      fits = place.rows % place.step == 0 && (!is_mxfp4 || shape.dim(3) == kMxfp4BlockBytes);
     }
     if (!fits) {
       const absl::string_view rows = place.step == 2 ? "twice the inner features" : "features";
@@ -171,9 +179,10 @@ class SeparateExpertWeights final : public WeightsSource {
     const int64_t rows = place.rows / place.step;
     entry.shape = is_bias ? Shape({rows}) : Shape({rows, place.columns});
     for (place.expert = 0; place.expert < shape.dim(0); ++place.expert) {
-      ZEROTH_RETURN_IF_ERROR(AddTensor(
-          absl::StrCat(layer, place.expert, ".", projection, is_bias ? ".bias" : ".weight"), entry,
-          place));
+      const std::string name =
+          absl::StrCat(layer, place.expert, ".", projection, is_bias ? ".bias" : ".weight");
+      ZEROTH_RETURN_IF_ERROR(AddTensor(name, entry, place));
+      if (is_mxfp4) blocks_[name] = PackedFormat::kMxfp4;
     }
     return absl::OkStatus();
   }
@@ -274,19 +283,27 @@ class SeparateExpertWeights final : public WeightsSource {
     return absl::OkStatus();
   }
 
-  absl::Status Decode(const Place& place, absl::Span<float> out) const {
-    const int64_t blocks = place.rows * (place.columns / kBlock);
-    const int64_t first = place.expert * blocks;
+  // Returns the blocks of a row of an expert as GGUF stores them.
+  absl::StatusOr<std::vector<uint8_t>> GgufRow(const Place& place, int64_t row) const {
+    const int64_t blocks = place.columns / kMxfp4Block;
+    const int64_t at = (place.expert * place.rows + row) * blocks;
     ZEROTH_ASSIGN_OR_RETURN(
         const std::vector<uint8_t> codes,
-        all_->RawBytes(place.stored, first * kBlockBytes, (first + blocks) * kBlockBytes));
+        all_->RawBytes(place.stored, at * kMxfp4BlockBytes, (at + blocks) * kMxfp4BlockBytes));
+    ZEROTH_ASSIGN_OR_RETURN(const std::vector<uint8_t> scales,
+                            all_->RawBytes(place.scales, at, at + blocks));
+    return GgufBlocksOfMxfp4(codes, scales);
+  }
+
+  absl::Status Decode(const Place& place, absl::Span<float> out) const {
+    const int64_t blocks = place.rows * (place.columns / kMxfp4Block);
+    const int64_t first = place.expert * blocks;
+    ZEROTH_ASSIGN_OR_RETURN(const std::vector<uint8_t> codes,
+                            all_->RawBytes(place.stored, first * kMxfp4BlockBytes,
+                                           (first + blocks) * kMxfp4BlockBytes));
     ZEROTH_ASSIGN_OR_RETURN(const std::vector<uint8_t> scales,
                             all_->RawBytes(place.scales, first, first + blocks));
-    for (size_t i = 0; i < codes.size(); ++i) {
-      const float scale = ScaleOf(scales[i / kBlockBytes]);
-      out[2 * i] = kE2m1[codes[i] & 15] * scale;
-      out[2 * i + 1] = kE2m1[codes[i] >> 4] * scale;
-    }
+    DecodeMxfp4(codes, scales, out);
     return absl::OkStatus();
   }
 

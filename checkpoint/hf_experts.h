@@ -50,9 +50,9 @@ struct HfSeparateExperts {
 // and ".bias" [I], up_proj alike, and down_proj [H, I] and [H]. Holds, in fp32, the
 // part of the last expert that was read in its stack. MXFP4 becomes BF16, which has all of its
 // values, with the bits of transformers' convert_moe_packed_tensors; so the result's config has no
-// "quantization_config". Other tensors keep their names. InvalidArgument, naming the tensor, for a
-// shape or a type other than above, for blocks without scales, and for a model quantised by another
-// method.
+// "quantization_config". The result's weights are PackedBlocks, too, with the weights in MXFP4.
+// Other tensors keep their names. InvalidArgument, naming the tensor, for a shape or a type other
+// than above, for blocks without scales, and for a model quantised by another method.
 absl::StatusOr<HfSeparateExperts> SeparateExperts(const HfConfig& config,
                                                   std::shared_ptr<const HfWeights> weights);
 

@@ -20,9 +20,11 @@
 #include "zeroth/checkpoint/expert_stacker.h"
 #include "zeroth/checkpoint/hf_directory.h"
 #include "zeroth/checkpoint/hf_directory_writer.h"
+#include "zeroth/checkpoint/packed_blocks.h"
 #include "zeroth/checkpoint/tensor_file_writer.h"
 #include "zeroth/checkpoint/weights_source.h"
 #include "zeroth/core/base/file/temporary_directory.h"
+#include "zeroth/kernels/packed/packed_format.h"
 
 namespace zeroth {
 namespace {
@@ -50,6 +52,32 @@ void ExpectSameBits(const std::vector<float>& actual, const std::vector<float>& 
                     const std::string& what) {
   ASSERT_EQ(actual.size(), expected.size()) << what;
   EXPECT_EQ(std::memcmp(actual.data(), expected.data(), actual.size() * sizeof(float)), 0) << what;
+}
+
+// The blocks, read in pieces, have the values that transformers gives them.
+TEST(HfExpertsTest, Mxfp4IsReadAsBlocksOfGguf) {
+  const auto model = HfDirectory::Open(Fixture("mxfp4"));
+  ASSERT_TRUE(model.ok()) << model.status();
+  const auto* const files = dynamic_cast<const PackedBlocks*>(&model->weights());
+  ASSERT_NE(files, nullptr);
+  EXPECT_EQ(files->blocks().size(), 3u * kExperts);
+  for (const auto& [name, format] : files->blocks()) {
+    EXPECT_EQ(format, PackedFormat::kMxfp4);
+    const Shape& shape = model->weights().Find(name)->shape;
+    const PackedShape of = {format, shape.dim(0), shape.dim(1)};
+    std::vector<uint8_t> bytes(static_cast<size_t>(of.rows * of.CodeBytes(of.cols)));
+    for (size_t begin = 0; begin < bytes.size(); begin += 23) {
+      const absl::Status read = files->ReadBlocks(name, static_cast<int64_t>(begin),
+                                                  absl::MakeSpan(bytes).subspan(begin, 23));
+      ASSERT_TRUE(read.ok()) << read;
+    }
+    const auto values = UnpackMatrix(of, bytes, {});
+    ASSERT_TRUE(values.ok()) << values.status();
+    EXPECT_TRUE(*values == Values(model->weights(), name)) << name;
+  }
+  std::vector<uint8_t> byte(1);
+  EXPECT_EQ(files->ReadBlocks("lm_head.weight", 0, absl::MakeSpan(byte)).code(),
+            absl::StatusCode::kNotFound);
 }
 
 TEST(HfExpertsTest, ExpertsAreLinearLayers) {

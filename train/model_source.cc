@@ -16,6 +16,7 @@
 
 #include "zeroth/api/packing_reader.h"
 #include "zeroth/checkpoint/gguf/gguf_model.h"
+#include "zeroth/checkpoint/packed_blocks.h"
 #include "zeroth/checkpoint/peft_adapter.h"
 #include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/file/json.h"
@@ -23,6 +24,7 @@
 #include "zeroth/formats/hugging_face.h"
 #include "zeroth/nn/language_model.h"
 #include "zeroth/nn/layers/lora_linear.h"
+#include "zeroth/options/option_registry.h"
 
 namespace zeroth {
 namespace {
@@ -227,8 +229,8 @@ absl::StatusOr<ModelSource> ModelSource::Open(const TrainOptions& options) {
   source.model_options_.router = options.router();
   source.model_options_.fp8 = options.fp8 == Fp8Recipe::kTensorwise;
   source.model_options_.scoring_head = options.objective == Objective::kReward;
-  const bool has_blocks = options.base_dtype == BaseDtype::kGguf;
-  if (has_blocks && !IsGgufPath(options.init_from)) {
+  const bool is_gguf = options.base_dtype == BaseDtype::kGguf;
+  if (is_gguf && !IsGgufPath(options.init_from)) {
     return InvalidArgument("--base_dtype=gguf with --init_from=", options.init_from,
                            ": trains on the blocks of a GGUF file; expected --init_from=FILE.gguf");
   }
@@ -247,12 +249,17 @@ absl::StatusOr<ModelSource> ModelSource::Open(const TrainOptions& options) {
   if (gguf != nullptr && options.tokenizer == "auto") {
     ZEROTH_RETURN_IF_ERROR(SetGgufTokenizer(gguf->metadata(), &directory));
   }
-  if (has_blocks) {
-    source.model_options_.lora.base_formats = gguf->blocks();
-    if (gguf->blocks().empty()) {
-      return InvalidArgument("--init_from=", options.init_from,
-                             ": has no quantised weights for --base_dtype=gguf; expected "
-                             "Q4_0 to Q8_0, Q2_K to Q6_K or MXFP4, or another --base_dtype");
+  const auto* const blocks = dynamic_cast<const PackedBlocks*>(&directory.weights());
+  if (is_gguf || options.base_dtype == BaseDtype::kMxfp4) {
+    if (blocks != nullptr && (is_gguf || gguf == nullptr)) {
+      source.model_options_.lora.base_formats = blocks->blocks();
+    }
+    if (source.model_options_.lora.base_formats.empty()) {
+      return InvalidArgument("--init_from=", options.init_from, ": has no quantised weights for ",
+                             "--base_dtype=", OptionText("base_dtype", options), "; expected ",
+                             is_gguf ? "Q4_0 to Q8_0, Q2_K to Q6_K or MXFP4"
+                                     : "a Hugging Face directory of gpt-oss in MXFP4",
+                             ", or another --base_dtype");
     }
   }
   ZEROTH_ASSIGN_OR_RETURN(
@@ -263,7 +270,7 @@ absl::StatusOr<ModelSource> ModelSource::Open(const TrainOptions& options) {
   ZEROTH_ASSIGN_OR_RETURN(
       source, FromDirectory(absl::StrCat("--init_from=", options.init_from), std::move(directory),
                             source.model_options_, std::move(new_tokens)));
-  source.gguf_ = gguf;
+  source.blocks_ = blocks;
   if (HasScoringHead(source.config_) && options.objective != Objective::kReward) {
     return InvalidArgument(
         source.name_,
@@ -344,9 +351,8 @@ ParameterReader ModelSource::Reader(uint64_t seed) const {
   const std::shared_ptr<const LanguageModel> model = *std::move(built);
   if (packs) {  // excludes DoRA
     return PackingReader(
-        model, stored,
-        [gguf = gguf_](const Parameter& weight, int64_t begin, absl::Span<uint8_t> out) {
-          return gguf->ReadBlocks(gguf->StoredName(weight.name()), begin, out);
+        model, stored, [this](const Parameter& weight, int64_t begin, absl::Span<uint8_t> out) {
+          return blocks_->ReadBlocks(directory_->weights().StoredName(weight.name()), begin, out);
         });
   }
   return [model, adapters = LoraAdapters(*model), stored](const Parameter& parameter, int64_t begin,

@@ -60,7 +60,7 @@ struct TokenizerContent {
 };
 
 struct InitAdapter;
-class GgufWeights;
+class PackedBlocks;
 
 // The preset of a run that names no model.
 inline constexpr char kDefaultModel[] = "gpt2_nano";
@@ -121,9 +121,9 @@ class ModelSource {
   nlohmann::json config_;
   ModelOptions model_options_;
   std::optional<HfDirectory> directory_;
-  const GgufWeights* gguf_ = nullptr;   // the directory's weights, if they are of a GGUF file
-  std::vector<AddedToken> new_tokens_;  // all added tokens, with --new_tokens
-  GrownRows grown_;                     // rows of new tokens
+  const PackedBlocks* blocks_ = nullptr;        // the directory's weights, if files may have blocks
+  std::vector<AddedToken> new_tokens_;          // all added tokens, with --new_tokens
+  GrownRows grown_;                             // rows of new tokens
   std::shared_ptr<const InitAdapter> adapter_;  // null: adapters start from their initializers
 };
 

@@ -10,6 +10,7 @@
 
 #include "zeroth/checkpoint/gguf/gguf_convert.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/packed/packed_format.h"
 
 namespace zeroth {
 namespace {

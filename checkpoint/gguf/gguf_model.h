@@ -18,9 +18,9 @@
 
 #include "zeroth/checkpoint/gguf/gguf_format.h"
 #include "zeroth/checkpoint/hf_directory.h"
+#include "zeroth/checkpoint/packed_blocks.h"
 #include "zeroth/checkpoint/tensor_copy.h"
 #include "zeroth/checkpoint/weights_source.h"
-#include "zeroth/kernels/packed/packed_format.h"
 
 namespace zeroth {
 
@@ -29,18 +29,14 @@ bool IsGgufPath(absl::string_view path);
 
 // The weights of a GGUF file under Hugging Face's names, with rows in Hugging Face's order.
 // Quantised weights are F32 here, and dequantised as they are read. Immutable and thread-safe.
-class GgufWeights final : public WeightsSource {
+class GgufWeights final : public WeightsSource, public PackedBlocks {
  public:
   absl::Status ReadElements(absl::string_view name, int64_t begin,
                             absl::Span<float> out) const override;
 
   const GgufMetadata& metadata() const { return file_->metadata(); }
-  // The weights that are stored in blocks, and their formats (never kNone).
-  const std::map<std::string, PackedFormat, std::less<>>& blocks() const { return blocks_; }
-  // Reads bytes [begin, begin + out.size()) of a weight in blocks(): the quantised blocks of its
-  // first row, then of its second, and so on. NotFound for other weights. Also the errors of
-  // RandomAccessFile.
-  absl::Status ReadBlocks(absl::string_view name, int64_t begin, absl::Span<uint8_t> out) const;
+  absl::Status ReadBlocks(absl::string_view name, int64_t begin,
+                          absl::Span<uint8_t> out) const override;
 
  private:
   friend absl::StatusOr<HfDirectory> OpenGgufModel(const std::string& path);
@@ -49,7 +45,6 @@ class GgufWeights final : public WeightsSource {
 
   const std::unique_ptr<const GgufFile> file_;
   std::map<std::string, TensorCopy, std::less<>> copies_;  // by Hugging Face's name
-  std::map<std::string, PackedFormat, std::less<>> blocks_;
 };
 
 // Opens a GGUF file of a model, unquantised or in the formats of kGgufFormats. The directory has no

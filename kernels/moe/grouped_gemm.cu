@@ -115,21 +115,22 @@ absl::Status Launch(GroupedGradientParams p, const GroupedGradientCall&, cudaStr
   return ZEROTH_LAUNCH((GroupedGradientKernel<T, C, Tiles>), shape, stream, p);
 }
 
-// Launches a grouped matmul of `experts` matrices, kMostExperts at a time. fill(first, params) sets
+// Launches a grouped matmul of `experts` matrices, kMostExperts at a time; `offsets` are those of
+// the first one. fill(first, params) sets
 // the fields that Params adds to GroupedParams, for the launch whose first expert is `first`.
 // MmaTiles compute 16-bit floats that they can load (`packed`), and PlainTiles all other calls. The
 // choice depends on sizes alone and not on the strategy, because every layout aligns parameters to
 // 64 bytes.
 template <typename Params, typename Call, typename Fill>
-absl::Status LaunchAll(const Call& call, size_t experts, bool packed, const Fill& fill,
-                       cudaStream_t stream) {
+absl::Status LaunchAll(const Call& call, const int32_t* offsets, size_t experts, bool packed,
+                       const Fill& fill, cudaStream_t stream) {
   for (size_t first = 0; first < experts; first += kMostExperts) {
     Params p = {};
     p.n = call.n;
     p.lda = call.lda;
     p.ldb = call.ldb;
     p.ldc = call.ldc;
-    p.offsets = call.offsets + first;
+    p.offsets = offsets + first;
     p.experts = static_cast<int>(std::min(kMostExperts, experts - first));
     p.a = call.a;
     fill(first, p);
@@ -157,7 +158,8 @@ absl::Status GroupedGemm(const GroupedGemmCall& call, CudaKernels& kernels) {
     p.has_biases = !call.biases.empty();
     if (p.has_biases) std::copy_n(&call.biases[first], p.experts, p.biases);
   };
-  return LaunchAll<GroupedGemmParams>(call, call.b.size(), packed, fill, kernels.target().stream);
+  return LaunchAll<GroupedGemmParams>(call, call.offsets + call.first, call.b.size(), packed, fill,
+                                      kernels.target().stream);
 }
 const OnCuda<GroupedGemm> grouped_gemm;
 
@@ -173,7 +175,7 @@ absl::Status GroupedGradient(const GroupedGradientCall& call, CudaKernels& kerne
       p.accumulate[e] = accumulate;
     }
   };
-  return LaunchAll<GroupedGradientParams>(call, call.c.size(), packed, fill,
+  return LaunchAll<GroupedGradientParams>(call, call.offsets, call.c.size(), packed, fill,
                                           kernels.target().stream);
 }
 const OnCuda<GroupedGradient> grouped_gradient;

@@ -210,7 +210,13 @@ absl::Status GroupedGemm(Kernels& kernels, const GroupedGemmArgs& args) {
   SharedType type;
   SharedType c_type;
   GroupedGemmCall call;
-  CheckOffsets(op, args.offsets, args.b.size());
+  call.experts = args.offsets.defined() ? args.offsets.numel() - 1 : 0;
+  call.first = args.first;
+  const auto matrices = static_cast<int64_t>(args.b.size());
+  op.Require(call.first >= 0 && call.first + matrices <= call.experts, "first",
+             absl::StrCat("is ", call.first, " with ", matrices, " matrices, expected some of ",
+                          call.experts, " experts"));
+  op.Exactly("offsets", args.offsets, {call.experts + 1}, DType::kInt32);
   if (!op.Inside("a", args.a, type) || !op.Inside("c", args.c, c_type)) return op.status();
   call.rows = args.a.rows;
   call.k = args.a.cols;

@@ -103,15 +103,17 @@ struct RowDotsArgs {
 };
 
 // c = a op(b[e]) + bias[e] for the rows of each expert e. Here and below, the matrices of all
-// experts have the same row stride.
+// experts have the same row stride. `b` and `biases` may be those of b.size() experts, from
+// expert `first` on: other rows of c stay as they are.
 struct GroupedGemmArgs {
-  Tensor offsets;         // [experts + 1]
+  Tensor offsets;         // [experts + 1], of all experts
   Matrix a;               // [rows, k]
   std::vector<Matrix> b;  // for each expert [k, n], or [n, k] if transpose_b; dtype of a
   bool transpose_b = false;
   Matrix c;                         // [rows, n], any element type
   bool accumulate = false;          // add to c; excludes biases
   std::vector<Tensor> biases = {};  // for each expert [n], dtype of a; or none
+  int64_t first = 0;
 };
 // c[e] (+)= a^T b over the rows of each expert e; a^T b is zero if the expert has no rows.
 struct GroupedGradientArgs {
@@ -236,6 +238,8 @@ struct GroupedGemmCall : GroupedCall {
   void* c = nullptr;
   bool accumulate = false;
   std::vector<const void*> biases;  // or empty
+  int64_t experts = 0;              // of the offsets
+  int64_t first = 0;
 };
 struct GroupedGradientCall : GroupedCall {
   struct Output {

@@ -336,16 +336,17 @@ GemmCall MatmulOfExpert(const GroupedCall& call, size_t e) {
 }
 
 absl::Status GroupedGemm(const GroupedGemmCall& call, CpuKernels& kernels) {
-  ZEROTH_RETURN_IF_ERROR(CheckOffsets(call.offsets, call.b.size(), call.rows));
-  for (size_t e = 0; e < call.b.size(); ++e) {
+  ZEROTH_RETURN_IF_ERROR(CheckOffsets(call.offsets, static_cast<size_t>(call.experts), call.rows));
+  for (size_t i = 0; i < call.b.size(); ++i) {
+    const size_t e = static_cast<size_t>(call.first) + i;
     GemmCall matmul = MatmulOfExpert(call, e);
     matmul.m = call.offsets[e + 1] - call.offsets[e];
     matmul.k = call.k;
-    matmul.b = call.b[e];
+    matmul.b = call.b[i];
     matmul.transpose_b = call.transpose_b;
     matmul.c = Advance(call.c, call.offsets[e] * call.ldc, call.c_dtype);
     matmul.accumulate = call.accumulate;
-    if (!call.biases.empty()) matmul.bias = call.biases[e];
+    if (!call.biases.empty()) matmul.bias = call.biases[i];
     ZEROTH_RETURN_IF_ERROR(Gemm(matmul, kernels));
   }
   return absl::OkStatus();

@@ -348,6 +348,19 @@ TEST_P(MoeSuite, MatmulsOfEachExpertsRows) {
       EXPECT_EQ(out[r * (n + 3) + n + 2], 1.0f);
       for (int64_t c = 0; c < n; ++c) columns.push_back(out[r * (n + 3) + 2 + c]);
     }
+    // The same bits by two calls, each for some of the experts.
+    const Tensor again = Upload({rows, n + 3}, std::vector<float>((n + 3) * rows, 1.0f), out_dtype);
+    for (const bool second : {false, true}) {
+      const int64_t begin = second ? shape.experts / 2 : 0;
+      const int64_t end = second ? shape.experts : shape.experts / 2;
+      GroupedGemmArgs some = gemm;
+      some.first = begin;
+      some.b.assign(gemm.b.begin() + begin, gemm.b.begin() + end);
+      if (has_biases) some.biases.assign(gemm.biases.begin() + begin, gemm.biases.begin() + end);
+      some.c = Matrix(again).Columns(2, n);
+      ASSERT_TRUE(kernels::GroupedGemm(kernels(), some).ok());
+    }
+    EXPECT_EQ(Download(again), out);
     if (gemm.accumulate) {
       for (double& x : expected) x += 1.0;
     }
@@ -419,6 +432,9 @@ TEST_P(MoeSuite, RefusesWhatDoesNotFit) {
   ExpectInvalid(kernels::GroupedGemm(kernels(), gemm), {"biases are 1", "2: one for each expert"});
   gemm.biases.push_back(Unwritten({3}));
   ExpectInvalid(kernels::GroupedGemm(kernels(), gemm), {"biases is [3], expected [2]"});
+  gemm.first = 1;
+  ExpectInvalid(kernels::GroupedGemm(kernels(), gemm),
+                {"first is 1 with 2 matrices, expected some of 2 experts"});
   GroupedBiasGradientArgs bias{gemm.offsets, gemm.a, {{Unwritten({3})}, {Unwritten({2})}}};
   ExpectInvalid(kernels::GroupedBiasGradient(kernels(), bias), {"dbias is [2], expected [3]"});
 }

@@ -30,13 +30,16 @@ absl::Status Unpack(Kernels& kernels, const UnpackArgs& args) {
                                " columns inside of ", shape.rows, " x ", shape.cols)) ||
       !op.Exactly("codes", args.codes, {rows, shape.CodeBytes(cols)}, DType::kUInt8) ||
       (shape.scales() > 0 &&
-       !op.Exactly("scales", args.scales, {shape.scale_bytes()}, DType::kUInt8))) {
+       !op.Exactly("scales", args.scales, {shape.scale_bytes()}, DType::kUInt8)) ||
+      (args.multiplied.defined() &&
+       !op.Exactly("multiplied", args.multiplied, {2}, DType::kInt32))) {
     return op.status();
   }
   const void* const scales = shape.scales() > 0 ? args.scales.raw_data() : nullptr;
   return op.Run(UnpackCall{shape, args.row, args.col, rows, cols, args.codes.data<uint8_t>(),
                            static_cast<const float*>(scales), args.values.dtype(),
-                           args.values.raw_data()});
+                           args.values.raw_data(),
+                           args.multiplied.defined() ? args.multiplied.data<int32_t>() : nullptr});
 }
 
 }  // namespace zeroth::kernels

@@ -23,6 +23,9 @@ struct UnpackArgs {
   int64_t row = 0;
   int64_t col = 0;
   Tensor values;  // [rows, cols] fp32, bf16 or fp16
+  // Of an expert's matrix: the begin and the end of the rows of activations that it multiplies,
+  // int32 [2], as in Routing::offsets. If there are none, values are left unwritten. Or undefined.
+  Tensor multiplied = {};
 };
 
 namespace kernels {
@@ -42,6 +45,11 @@ struct UnpackCall {
   const float* scales = nullptr;
   DType dtype = DType::kFloat32;
   void* values = nullptr;
+  const int32_t* multiplied = nullptr;  // or null
+
+  constexpr bool IsUnused() const {
+    return multiplied != nullptr && multiplied[0] == multiplied[1];
+  }
 
   // Returns the kNf4 block, counted in the whole matrix, of the first value in row `i` of `values`.
   constexpr int64_t FirstBlock(int64_t i) const {

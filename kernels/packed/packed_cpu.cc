@@ -86,6 +86,7 @@ absl::Status UnpackAs(const UnpackCall& call) {
 }
 
 absl::Status Unpack(const UnpackCall& call, CpuKernels&) {
+  if (call.IsUnused()) return absl::OkStatus();
   if (call.dtype == DType::kBFloat16) return UnpackAs<BFloat16>(call);
   if (call.dtype == DType::kFloat16) return UnpackAs<Float16>(call);
   return UnpackAs<float>(call);

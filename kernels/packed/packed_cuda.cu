@@ -23,6 +23,7 @@ inline constexpr int kValuesAtOnce = 8;
 template <typename T, int N>
 __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
     UnpackNf4(UnpackCall call, int64_t packs, T* values) {
+  if (call.IsUnused()) return;
   ZEROTH_SHARED(float, of_code, [16]);
   if (threadIdx.x < 16) of_code[threadIdx.x] = kNf4Table[threadIdx.x];
   __syncthreads();
@@ -52,6 +53,7 @@ __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
 template <typename T, int N>
 __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
     UnpackInt8(UnpackCall call, int64_t packs, T* values) {
+  if (call.IsUnused()) return;
   for (const int64_t pack : ItemsOfThread(packs)) {
     const auto codes = reinterpret_cast<const Pack<int8_t, N>*>(call.codes)[pack];
     const float scale = call.scales[call.row + pack * N / call.cols];
@@ -64,11 +66,12 @@ __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
 
 template <typename T, PackedFormat Format, int N>
 __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
-    UnpackGguf(const uint8_t* codes, int64_t packs, T* values) {
+    UnpackGguf(UnpackCall call, int64_t packs, T* values) {
+  if (call.IsUnused()) return;
   constexpr PackedShape kOne = {Format};
   for (const int64_t pack : ItemsOfThread(packs)) {
     const int64_t at = pack * N;
-    const uint8_t* const block = codes + at / kOne.block() * kOne.block_bytes();
+    const uint8_t* const block = call.codes + at / kOne.block() * kOne.block_bytes();
     const auto inside = static_cast<int>(at % kOne.block());
     const GgufGroup group = GgufGroupOf<Format>(block, inside / kGgufGroup<Format>);
     float x[N];
@@ -95,8 +98,7 @@ absl::Status Unpack(const UnpackCall& call, CudaKernels& kernels) {
         return ZEROTH_MAP((UnpackInt8<T, kWidth>), packs, target, call, packs, values);
       }
       return WithGgufFormat(call.shape.format, [&]<PackedFormat Format>() -> absl::Status {
-        return ZEROTH_MAP((UnpackGguf<T, Format, kWidth>), packs, target, call.codes, packs,
-                          values);
+        return ZEROTH_MAP((UnpackGguf<T, Format, kWidth>), packs, target, call, packs, values);
       });
     });
   });

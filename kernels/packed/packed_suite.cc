@@ -144,6 +144,24 @@ TEST_P(PackedSuite, UnpacksBlocksOfGguf) {
   }
 }
 
+TEST_P(PackedSuite, LeavesWhatMultipliesNothingUnwritten) {
+  for (const PackedFormat format : {PackedFormat::kInt8, PackedFormat::kNf4, PackedFormat::kQ8_0}) {
+    const PackedShape shape = {format, 2, 64};
+    UnpackArgs args;
+    args.shape = shape;
+    args.codes = UploadBytes(Shape({2, shape.CodeBytes(64)}),
+                             std::vector<uint8_t>(static_cast<size_t>(2 * shape.CodeBytes(64))));
+    args.scales = UploadBytes(Shape({shape.scale_bytes()}),
+                              std::vector<uint8_t>(static_cast<size_t>(shape.scale_bytes())));
+    for (const int32_t end : {3, 4}) {
+      args.values = Upload(Shape({2, 64}), std::vector<float>(2 * 64, 7.0f));
+      args.multiplied = UploadTokens({2}, {3, end});
+      ASSERT_TRUE(kernels::Unpack(kernels(), args).ok());
+      for (const float value : Download(args.values)) EXPECT_EQ(value, end == 3 ? 7.0f : 0.0f);
+    }
+  }
+}
+
 TEST_P(PackedSuite, RefusesWhatDoesNotFit) {
   UnpackArgs args;
   args.shape = {PackedFormat::kNf4, 2, 128};
@@ -159,6 +177,11 @@ TEST_P(PackedSuite, RefusesWhatDoesNotFit) {
   args.row = 0;
   args.scales = UploadBytes(Shape({4}), std::vector<uint8_t>(4));
   EXPECT_FALSE(kernels::Unpack(kernels(), args).ok());
+  args.scales = UploadBytes(Shape({8}), std::vector<uint8_t>(8));
+  args.multiplied = UploadTokens({3}, {0, 1, 2});
+  EXPECT_FALSE(kernels::Unpack(kernels(), args).ok());
+  args.multiplied = Tensor();
+  EXPECT_TRUE(kernels::Unpack(kernels(), args).ok());
   args.shape.cols = 96;
   EXPECT_FALSE(kernels::Unpack(kernels(), args).ok());
 }

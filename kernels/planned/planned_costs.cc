@@ -281,27 +281,28 @@ KernelCost CostOf(const RouteCall& call, const PlannedKernels& kernels, CallTens
           .scratch = 3 * pairs * static_cast<int64_t>(sizeof(int32_t))};
 }
 
-// The throughput of grouped_gemm.cu, which step times of a model with 128 experts on an H200 put at
-// 120 to 150 TFLOP/s.
-double GroupedFlopsPerSecond(DType dtype, const PlannedKernels& kernels) {
+// Step times of a model with 128 experts on an H200 put grouped_gemm.cu at 120 to 150 TFLOP/s.
+KernelCost GroupedCost(double flops, double bytes, DType dtype, const PlannedKernels& kernels) {
   constexpr double kReachedOnGpu = 140e12;
   const double gemm = kernels.FlopsPerSecond(dtype);
-  return kernels.is_gpu() && AreOwn(kernels) ? std::min(gemm, kReachedOnGpu) : gemm;
+  const bool is_own = kernels.is_gpu() && AreOwn(kernels);
+  return {.flops = flops,
+          .flops_per_second = is_own ? std::min(gemm, kReachedOnGpu) : gemm,
+          .bytes = bytes,
+          .place = KernelCost::kMatmuls};
 }
 
+// A call for some of the experts accesses their share of the rows.
 KernelCost CostOf(const GroupedGemmCall& call, const PlannedKernels& kernels, CallTensors tensors) {
-  return {.flops = MatmulFlops(call.rows, call.n, call.k),
-          .flops_per_second = GroupedFlopsPerSecond(call.dtype, kernels),
-          .bytes = Bytes(tensors),
-          .place = KernelCost::kMatmuls};
+  const double share = static_cast<double>(call.b.size()) / static_cast<double>(call.experts);
+  const double others = (1 - share) * Bytes(call.rows * (call.k + call.n), call.dtype);
+  return GroupedCost(share * MatmulFlops(call.rows, call.n, call.k), Bytes(tensors) - others,
+                     call.dtype, kernels);
 }
 
 KernelCost CostOf(const GroupedGradientCall& call, const PlannedKernels& kernels,
                   CallTensors tensors) {
-  return {.flops = MatmulFlops(call.rows, call.m, call.n),
-          .flops_per_second = GroupedFlopsPerSecond(call.dtype, kernels),
-          .bytes = Bytes(tensors),
-          .place = KernelCost::kMatmuls};
+  return GroupedCost(MatmulFlops(call.rows, call.m, call.n), Bytes(tensors), call.dtype, kernels);
 }
 
 // Registers an operation of the planned device, which notes the cost of a call.

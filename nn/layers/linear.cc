@@ -13,36 +13,37 @@
 
 namespace zeroth {
 
+const PackedWeight* PackingModule::AddPackedWeight(const std::string& suffix, const Shape& shape,
+                                                   Initializer initializer, PackedFormat format) {
+  PackedWeight packed{.shape = {format, shape.dim(0), shape.dim(1)}};
+  packed.weight =
+      unpacked_.emplace_back(std::make_unique<Parameter>(Scoped(suffix), shape, initializer)).get();
+  packed.weight->set_requires_grad(false);
+  const std::string bytes = absl::StrCat(suffix, "_", PackedFormatName(format));
+  packed.codes = AddParameter(bytes, Shape({shape.dim(0), packed.shape.CodeBytes(shape.dim(1))}),
+                              Initializer::Zeros(), DType::kUInt8);
+  packed.codes->set_requires_grad(false);
+  if (packed.shape.scales() > 0) {
+    packed.scales = AddParameter(bytes + "_scales", Shape({packed.shape.scale_bytes()}),
+                                 Initializer::Zeros(), DType::kUInt8);
+    packed.scales->set_requires_grad(false);
+  }
+  return packed_.emplace_back(std::make_unique<PackedWeight>(packed)).get();
+}
+
 Linear::Linear(std::string name, const LinearOptions& options)
-    : Module(std::move(name)), layout_(options.layout) {
+    : PackingModule(std::move(name)), layout_(options.layout) {
   for (const LinearOptions::Projection& projection : options.projections) {
     const std::string prefix = projection.name.empty() ? "" : projection.name + ".";
     const Shape shape = layout_ == WeightLayout::kInOut ? Shape({options.in, projection.out})
                                                         : Shape({projection.out, options.in});
+    const Initializer initializer = Initializer::Normal(options.init_std);
     LinearPart part;
     if (projection.packed == PackedFormat::kNone) {
-      part.weight = AddParameter(prefix + "weight", shape, Initializer::Normal(options.init_std));
+      part.weight = AddParameter(prefix + "weight", shape, initializer);
     } else {
-      part.weight =
-          unpacked_
-              .emplace_back(std::make_unique<Parameter>(Scoped(prefix + "weight"), shape,
-                                                        Initializer::Normal(options.init_std)))
-              .get();
-      part.weight->set_requires_grad(false);
-      PackedWeight packed{.weight = part.weight,
-                          .shape = {projection.packed, shape.dim(0), shape.dim(1)}};
-      const std::string bytes =
-          absl::StrCat(prefix, "weight_", PackedFormatName(projection.packed));
-      packed.codes =
-          AddParameter(bytes, Shape({shape.dim(0), packed.shape.CodeBytes(shape.dim(1))}),
-                       Initializer::Zeros(), DType::kUInt8);
-      packed.codes->set_requires_grad(false);
-      if (packed.shape.scales() > 0) {
-        packed.scales = AddParameter(bytes + "_scales", Shape({packed.shape.scale_bytes()}),
-                                     Initializer::Zeros(), DType::kUInt8);
-        packed.scales->set_requires_grad(false);
-      }
-      part.packed = packed_.emplace_back(std::make_unique<PackedWeight>(packed)).get();
+      part.packed = AddPackedWeight(prefix + "weight", shape, initializer, projection.packed);
+      part.weight = part.packed->weight;
     }
     part.weight->set_matrix({layout_ == WeightLayout::kInOut});
     if (options.bias)
@@ -61,7 +62,7 @@ absl::StatusOr<Value> Linear::Forward(Context& context, const Value& x, Activati
 }
 
 bool Linear::UseFp8() {
-  uses_fp8_ = packed_.empty() && FitsFp8(parts_, layout_);
+  uses_fp8_ = packed().empty() && FitsFp8(parts_, layout_);
   return uses_fp8_;
 }
 
@@ -85,8 +86,8 @@ absl::StatusOr<Value> Linear::Matmul(Context& context, const Value& x,
 
 std::vector<const PackedWeight*> PackedWeights(const Module& module) {
   std::vector<const PackedWeight*> weights;
-  for (const Linear* layer : ModulesOf<const Linear>(module)) {
-    for (const auto& packed : layer->packed()) weights.push_back(packed.get());
+  for (const PackingModule* part : ModulesOf<const PackingModule>(module)) {
+    for (const auto& packed : part->packed()) weights.push_back(packed.get());
   }
   return weights;
 }
@@ -107,15 +108,13 @@ std::vector<const Parameter*> StoredParameters(const Module& module) {
 }
 
 absl::Status ValidatePackedWeights(const Module& module) {
-  for (const Linear* layer : ModulesOf<const Linear>(module)) {
-    for (const auto& packed : layer->packed()) {
-      if (layer->layout() == WeightLayout::kInOut) {
-        return Unimplemented("weight '", packed->weight->name(), "' is stored as [in, out], which ",
-                             PackedFormatName(packed->shape.format),
-                             " does not pack; expected a model other than GPT-2");
-      }
-      ZEROTH_RETURN_IF_ERROR_WITH(ValidatePackedShape(packed->shape), packed->weight->name());
+  for (const PackedWeight* packed : PackedWeights(module)) {
+    if (packed->weight->matrix().outputs_are_columns) {
+      return Unimplemented("weight '", packed->weight->name(), "' is stored as [in, out], which ",
+                           PackedFormatName(packed->shape.format),
+                           " does not pack; expected a model other than GPT-2");
     }
+    ZEROTH_RETURN_IF_ERROR_WITH(ValidatePackedShape(packed->shape), packed->weight->name());
   }
   return absl::OkStatus();
 }

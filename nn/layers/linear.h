@@ -34,11 +34,30 @@ struct LinearOptions {
   float init_std = 0.02f;
 };
 
-// x [.., in] → [.., sum of out]. Parameters [projection.]weight and [projection.]bias. A packed
-// projection has [projection.]weight_FORMAT, and unless the format has none
-// [projection.]weight_FORMAT_scales, instead of a weight; a sharding fills them by a PackingReader,
-// and Sharding::Initialize makes zeros.
-class Linear : public Module {
+// A module that may keep some of its weights packed: instead of a parameter PREFIX.weight it has
+// PREFIX.weight_FORMAT, and unless the format has none PREFIX.weight_FORMAT_scales. A sharding
+// fills them by a PackingReader, and Sharding::Initialize makes zeros.
+class PackingModule : public Module {
+ public:
+  using Module::Module;
+
+  // The packed weights, in order.
+  absl::Span<const std::unique_ptr<PackedWeight>> packed() const { return packed_; }
+
+ protected:
+  // Declares the weight `suffix` [out, in] in a format that is not kNone.
+  const PackedWeight* AddPackedWeight(const std::string& suffix, const Shape& shape,
+                                      Initializer initializer, PackedFormat format);
+
+ private:
+  // PackedWeight::weight: in no unit, so not among the module's parameters.
+  std::vector<std::unique_ptr<Parameter>> unpacked_;
+  std::vector<std::unique_ptr<PackedWeight>> packed_;
+};
+
+// x [.., in] → [.., sum of out]. Parameters [projection.]weight, which may be packed, and
+// [projection.]bias.
+class Linear : public PackingModule {
  public:
   Linear(std::string name, const LinearOptions& options);
   // A plain layer with a bias.
@@ -52,8 +71,6 @@ class Linear : public Module {
   // One for each projection, in order.
   const std::vector<LinearPart>& parts() const { return parts_; }
   WeightLayout layout() const { return layout_; }
-  // The weights of the packed parts, in order.
-  absl::Span<const std::unique_ptr<PackedWeight>> packed() const { return packed_; }
 
   // Makes the layer multiply in 8-bit floats (Fp8LinearOp) if its sizes allow it (FitsFp8). Returns
   // whether it does.
@@ -70,9 +87,6 @@ class Linear : public Module {
 
  private:
   std::vector<LinearPart> parts_;
-  // PackedWeight::weight of the packed parts: in no unit, so not among the module's parameters.
-  std::vector<std::unique_ptr<Parameter>> unpacked_;
-  std::vector<std::unique_ptr<PackedWeight>> packed_;
   WeightLayout layout_;
   bool uses_fp8_ = false;
 };

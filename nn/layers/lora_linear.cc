@@ -111,6 +111,11 @@ bool LoraOptions::Adapts(absl::string_view projection) const {
                      [&](const std::string& target) { return IsCalled(projection, target); });
 }
 
+PackedFormat LoraOptions::FormatOf(absl::string_view weight) const {
+  const auto format = base_formats.find(weight);
+  return format == base_formats.end() ? base_format : format->second;
+}
+
 absl::Status ValidateLoraOptions(const LoraOptions& options) {
   if (options.dora && options.dropout > 0) {
     return Unimplemented("LoRA: DoRA with a dropout of ", options.dropout,
@@ -234,9 +239,8 @@ std::vector<MagnitudePart> LoraLinear::MagnitudeParts() const {
 std::unique_ptr<Linear> BuildLinear(std::string name, LinearOptions options,
                                     const LoraOptions& lora) {
   for (LinearOptions::Projection& part : options.projections) {
-    const auto format = lora.base_formats.find(
-        absl::StrCat(name, part.name.empty() ? "" : ".", part.name, ".weight"));
-    part.packed = format == lora.base_formats.end() ? lora.base_format : format->second;
+    part.packed =
+        lora.FormatOf(absl::StrCat(name, part.name.empty() ? "" : ".", part.name, ".weight"));
   }
   const bool adapted =
       std::any_of(options.projections.begin(), options.projections.end(), [&](const auto& part) {

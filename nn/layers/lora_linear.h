@@ -48,10 +48,10 @@ struct LoraOptions {
   // "embed_tokens" or "lm_head". Only layers match, not modules that contain others.
   std::vector<std::string> modules_to_save;
 
-  // Not kNone: quantises the frozen weights of every linear layer of every block, as QLoRA does.
-  // Experts, embeddings, norms, biases and the head stay as they are.
+  // Not kNone: quantises the frozen weights of every linear layer of every block, as QLoRA does,
+  // and of every expert. Embeddings, norms, biases, routers and the head stay as they are.
   PackedFormat base_format = PackedFormat::kNone;
-  // Formats of single weights of these layers by name, as in "model.layers.0.mlp.up_proj.weight",
+  // Formats of single weights of these by name, as in "model.layers.0.mlp.up_proj.weight",
   // instead of base_format: the blocks of a GGUF file.
   std::map<std::string, PackedFormat, std::less<>> base_formats;
 
@@ -60,6 +60,8 @@ struct LoraOptions {
   double scale() const;
   // True if the projection of this name, as in "model.layers.0.self_attn.q_proj", is adapted.
   bool Adapts(absl::string_view projection) const;
+  // The format of the frozen weight of this name, as in "model.layers.0.self_attn.q_proj.weight".
+  PackedFormat FormatOf(absl::string_view weight) const;
 };
 
 // InvalidArgument gives rank, alpha and dropout if one of them is out of its range, or says that a

@@ -20,12 +20,19 @@
 namespace zeroth {
 
 Experts::Experts(std::string name, const MoeOptions& options)
-    : Module(std::move(name)), lora_(options.lora), swiglu_limit_(options.swiglu_limit) {
+    : PackingModule(std::move(name)), lora_(options.lora), swiglu_limit_(options.swiglu_limit) {
   const auto add = [&](int64_t expert, const std::string& projection, int64_t out, int64_t in,
                        float std, ExpertProjection& to) {
     const std::string prefix = absl::StrCat(expert, ".", projection, ".");
     LoraAdapter adapter;
-    adapter.weight = AddParameter(prefix + "weight", Shape({out, in}), Initializer::Normal(std));
+    const PackedFormat format = lora_.FormatOf(Scoped(prefix + "weight"));
+    if (format == PackedFormat::kNone) {
+      adapter.weight = AddParameter(prefix + "weight", Shape({out, in}), Initializer::Normal(std));
+    } else {
+      to.packed.push_back(
+          AddPackedWeight(prefix + "weight", Shape({out, in}), Initializer::Normal(std), format));
+      adapter.weight = to.packed.back()->weight;
+    }
     to.weights.push_back(adapter.weight);
     if (options.linear_biases) {
       to.biases.push_back(AddParameter(prefix + "bias", Shape({out}), Initializer::Zeros()));
@@ -65,6 +72,12 @@ std::vector<std::string> Experts::MoreProjections() const {
 
 absl::Status Experts::Validate(const LoraOptions& options) const {
   for (const ExpertProjection* projection : {&gate_, &up_, &out_}) {
+    if (!projection->packed.empty() && projection->packed.size() != projection->weights.size()) {
+      return InvalidArgument(
+          "LoRA: ", projection->packed.size(), " of the ", projection->weights.size(),
+          " experts of '", name(), "' are to be kept in few bits, as '",
+          projection->packed.front()->weight->name(), "'; expected all of a projection or none");
+    }
     if (projection->a.empty() || projection->a.size() == projection->weights.size()) continue;
     return InvalidArgument("LoRA: ", projection->a.size(), " of the ", projection->weights.size(),
                            " experts of '", name(), "' are targets, as '",

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <utility>
 
+#include "absl/types/span.h"
+
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/elementwise/elementwise.h"
 #include "zeroth/kernels/moe/moe.h"
@@ -29,17 +31,6 @@ bool IsDividedByDepth(const ExpertWeights& weights) {
 
 std::vector<WeightBlock> BlocksOf(Context& context, const ExpertWeights& weights) {
   return BlocksOf(context, {weights.front(), nullptr}, kLayout);
-}
-
-// Returns the block of each expert's matrix.
-absl::StatusOr<std::vector<Matrix>> BlocksOfExperts(const ExpertWeights& weights,
-                                                    const WeightBlock& block) {
-  std::vector<Matrix> matrices;
-  for (const Parameter* weight : weights) {
-    ZEROTH_ASSIGN_OR_RETURN(const Tensor values, FullValues(*weight));
-    matrices.push_back(BlockOf(values, kLayout, block));
-  }
-  return matrices;
 }
 
 // Returns the places of the gradients of all experts' parameters, or none if they are frozen.
@@ -97,24 +88,68 @@ struct GroupedLinear {
   std::vector<Tensor> inner = {};
 };
 
-// Computes a block's part of y (`transposed`), or of the gradient of x.
-absl::Status BlockMatmul(Context& context, const GroupedLinear& of, const ExpertWeights& weights,
-                         const WeightBlock& block, const Matrix& in, const Matrix& out,
-                         bool transposed, bool accumulate, const ExpertWeights& biases = {}) {
-  ZEROTH_ASSIGN_OR_RETURN(std::vector<Matrix> matrices, BlocksOfExperts(weights, block));
-  std::vector<Tensor> added;
-  for (const Parameter* bias : biases) {
-    ZEROTH_ASSIGN_OR_RETURN(const Tensor values, FullValues(*bias));
-    added.push_back(values.View(block.out, Shape({block.outs})));
+// The matmul of `in` with a block of each expert's matrix.
+struct BlockMatmul {
+  WeightBlock block;
+  Matrix in;
+  Matrix out;
+  bool accumulate = false;
+  ExpertWeights biases = {};
+};
+
+// Computes parts of y (`transposed`), or of the gradient of x, by the matrices of experts from
+// `first` on.
+absl::Status Multiply(Context& context, const GroupedLinear& of, const BlockMatmul& matmul,
+                      absl::Span<const Tensor> matrices, size_t first, bool transposed) {
+  const WeightBlock& block = matmul.block;
+  GroupedGemmArgs args;
+  args.offsets = of.offsets;
+  args.a = matmul.in;
+  args.transpose_b = transposed;
+  args.c = matmul.out;
+  args.accumulate = matmul.accumulate;
+  args.first = static_cast<int64_t>(first);
+  for (size_t i = 0; i < matrices.size(); ++i) {
+    args.b.push_back(BlockOf(matrices[i], kLayout, block));
+    if (matmul.biases.empty()) continue;
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor bias, FullValues(*matmul.biases[first + i]));
+    args.biases.push_back(bias.View(block.out, Shape({block.outs})));
   }
-  return Annotate(kernels::GroupedGemm(context.kernels(), {.offsets = of.offsets,
-                                                           .a = in,
-                                                           .b = std::move(matrices),
-                                                           .transpose_b = transposed,
-                                                           .c = out,
-                                                           .accumulate = accumulate,
-                                                           .biases = std::move(added)}),
-                  weights.front()->name());
+  return kernels::GroupedGemm(context.kernels(), args);
+}
+
+// Multiplies by all experts' matrices. Each packed matrix is unpacked once, for all matmuls.
+absl::Status MultiplyAll(Context& context, const GroupedLinear& of, const ExpertWeights& weights,
+                         absl::Span<const PackedWeight* const> packed,
+                         absl::Span<const BlockMatmul> matmuls, bool transposed) {
+  const size_t experts = weights.size();
+  const Shape& shape = weights.front()->shape();
+  size_t at_once = experts;
+  Tensor unpacked;
+  if (!packed.empty()) {
+    at_once = static_cast<size_t>(std::clamp<int64_t>(
+        kMostUnpacked / std::max<int64_t>(shape.numel(), 1), 1, static_cast<int64_t>(experts)));
+    ZEROTH_ASSIGN_OR_RETURN(
+        unpacked, context.Empty(Shape({static_cast<int64_t>(at_once), shape.dim(0), shape.dim(1)}),
+                                of.x.dtype()));
+  }
+  for (size_t first = 0; first < experts; first += at_once) {
+    std::vector<Tensor> matrices;
+    for (size_t e = first; e < std::min(first + at_once, experts); ++e) {
+      if (packed.empty()) {
+        ZEROTH_ASSIGN_OR_RETURN(matrices.emplace_back(), FullValues(*weights[e]));
+        continue;
+      }
+      matrices.push_back(unpacked.View(static_cast<int64_t>(e - first) * shape.numel(), shape));
+      ZEROTH_RETURN_IF_ERROR(UnpackWeight(context, *packed[e], matrices.back(),
+                                          of.offsets.View(static_cast<int64_t>(e), Shape({2}))));
+    }
+    for (const BlockMatmul& matmul : matmuls) {
+      ZEROTH_RETURN_IF_ERROR_WITH(Multiply(context, of, matmul, matrices, first, transposed),
+                                  weights.front()->name());
+    }
+  }
+  return absl::OkStatus();
 }
 
 // Returns scale * in a (`transposed`), or the gradient of in a: scale * in b^T. A divided matrix's
@@ -127,7 +162,8 @@ absl::StatusOr<Tensor> InnerActivations(Context& context, const GroupedLinear& o
     const WeightBlock& block = blocks[static_cast<size_t>(piece)];
     const Matrix columns =
         transposed ? in.Columns(block.in, block.ins) : in.Columns(block.out, block.outs);
-    return BlockMatmul(context, of, matrix, block, columns, out, transposed, /*accumulate=*/false);
+    const BlockMatmul matmul = {block, columns, out};
+    return MultiplyAll(context, of, matrix, {}, absl::MakeSpan(&matmul, 1), transposed);
   };
   const Parameter& first = *matrix.front();
   const Shape shape({of.x.dim(0), first.global_shape().dim(transposed ? 0 : 1)});
@@ -152,13 +188,13 @@ absl::Status AddOuter(Context& context, const GroupedLinear& of, const ExpertWei
                       bool transposed) {
   if (in_pieces && context.tensor_ranks()->index() != 0) return absl::OkStatus();
   const Matrix sum = in_pieces ? Matrix(PieceOf(out, 0, of.x.dim(0))) : Matrix(out);
+  std::vector<BlockMatmul> matmuls;
   for (const WeightBlock& block : BlocksOf(context, matrix)) {
     const Matrix columns = transposed ? sum.Columns(column + block.out, block.outs)
                                       : sum.Columns(column + block.in, block.ins);
-    ZEROTH_RETURN_IF_ERROR(
-        BlockMatmul(context, of, matrix, block, inner, columns, transposed, /*accumulate=*/true));
+    matmuls.push_back({block, inner, columns, /*accumulate=*/true});
   }
-  return absl::OkStatus();
+  return MultiplyAll(context, of, matrix, {}, matmuls, transposed);
 }
 
 // Adds to the gradient of x in `node`. If weights are divided by outputs, adds a summand for each
@@ -179,13 +215,15 @@ absl::Status InputGradient(Context& context, const GroupedLinear& of, const Tens
   for (size_t i = 0; i < of.projections.size(); ++i) {
     const ExpertWeights& weights = of.projections[i].weights;
     int64_t piece = 0;
+    std::vector<BlockMatmul> matmuls;
     for (const WeightBlock& block : BlocksOf(context, weights)) {
       const Matrix in = Matrix(dy).Columns(column + block.out, block.outs);
       const Matrix out = in_pieces ? Matrix(PieceOf(slot.tensor, piece++, pairs))
                                    : Matrix(slot.tensor).Columns(block.in, block.ins);
-      ZEROTH_RETURN_IF_ERROR(BlockMatmul(context, of, weights, block, in, out,
-                                         /*transposed=*/false, slot.accumulate || column > 0));
+      matmuls.push_back({block, in, out, slot.accumulate || column > 0});
     }
+    ZEROTH_RETURN_IF_ERROR(MultiplyAll(context, of, weights, of.projections[i].packed, matmuls,
+                                       /*transposed=*/false));
     column += OutFeatures(weights);
     if (!dinner[i].defined()) continue;
     ZEROTH_RETURN_IF_ERROR(AddOuter(context, of, of.projections[i].a, dinner[i], slot.tensor,
@@ -199,7 +237,7 @@ absl::Status Backward(Context& context, const GroupedLinear& of, const Tensor& d
   std::vector<Tensor> dinner(of.projections.size());
   int64_t column = 0;
   for (size_t i = 0; i < of.projections.size(); ++i) {
-    const auto& [weights, a, b, biases] = of.projections[i];
+    const auto& [weights, a, b, biases, packed] = of.projections[i];
     const Matrix dy_part = Matrix(dy).Columns(column, OutFeatures(weights));
     column += OutFeatures(weights);
     ZEROTH_RETURN_IF_ERROR(AddWeightGradients(context, weights, of.offsets, dy_part, of.x));
@@ -239,19 +277,20 @@ absl::StatusOr<Value> GroupedLinearOp(Context& context, const Value& grouped, co
                           context.Empty(Shape({pieces * pairs, out}),
                                         in_pieces ? SumType(context, of.x.dtype()) : of.x.dtype()));
   int64_t column = 0;
-  for (const auto& [weights, a, b, biases] : projections) {
+  for (const auto& [weights, a, b, biases, packed] : projections) {
     const Matrix outputs = in_pieces ? Matrix(y) : Matrix(y).Columns(column, OutFeatures(weights));
-    const auto multiply = [&, &weights = weights, &biases = biases]() -> absl::Status {
+    const auto multiply = [&, &weights = weights, &biases = biases,
+                           &packed = packed]() -> absl::Status {
+      std::vector<BlockMatmul> matmuls;
       int64_t piece = 0;
       for (const WeightBlock& block : BlocksOf(context, weights)) {
         const bool is_summand = in_pieces && (piece > 0 || context.tensor_ranks()->index() > 0);
         const Matrix to = in_pieces ? Matrix(PieceOf(y, piece++, pairs))
                                     : Matrix(y).Columns(column + block.out, block.outs);
-        ZEROTH_RETURN_IF_ERROR(BlockMatmul(
-            context, of, weights, block, Matrix(of.x).Columns(block.in, block.ins), to,
-            /*transposed=*/true, /*accumulate=*/false, is_summand ? ExpertWeights() : biases));
+        matmuls.push_back({block, Matrix(of.x).Columns(block.in, block.ins), to,
+                           /*accumulate=*/false, is_summand ? ExpertWeights() : biases});
       }
-      return absl::OkStatus();
+      return MultiplyAll(context, of, weights, packed, matmuls, /*transposed=*/true);
     };
     ZEROTH_RETURN_IF_ERROR(ComputeOrReuseMatmul(context, {outputs}, /*is_read=*/true, multiply));
     Tensor inner;

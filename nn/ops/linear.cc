@@ -82,31 +82,36 @@ absl::Status FusedGeluBackward(Context& context, GradientNode& node) {
 
 absl::StatusOr<Tensor> WeightValues(Context& context, const LinearPart& part, DType dtype) {
   if (part.packed == nullptr) return FullValues(*part.weight);
-  const PackedWeight& packed = *part.packed;
+  ZEROTH_ASSIGN_OR_RETURN(Tensor values, context.Empty(part.weight->shape(), dtype));
+  ZEROTH_RETURN_IF_ERROR(UnpackWeight(context, *part.packed, values));
+  return values;
+}
+
+absl::Status UnpackWeight(Context& context, const PackedWeight& packed, const Tensor& values,
+                          const Tensor& multiplied) {
   ZEROTH_ASSIGN_OR_RETURN(const Tensor codes, FullValues(*packed.codes));
   ZEROTH_ASSIGN_OR_RETURN(const Tensor scales,
                           packed.scales == nullptr ? Tensor() : FullValues(*packed.scales));
-  const Shape& shape = part.weight->shape();
-  ZEROTH_ASSIGN_OR_RETURN(Tensor values, context.Empty(shape, dtype));
-  const std::optional<ParameterPart>& division = part.weight->part();
-  UnpackArgs args = {packed.shape, codes, scales, 0, 0, values};
+  const Parameter& weight = *packed.weight;
+  const std::optional<ParameterPart>& division = weight.part();
+  UnpackArgs args = {packed.shape, codes, scales, 0, 0, values, multiplied};
   if (!division.has_value() || division->dim == 1) {
     if (division.has_value()) {
       args.col = BeginOfShare(packed.shape.cols, division->index, division->count);
     }
-    ZEROTH_RETURN_IF_ERROR_WITH(kernels::Unpack(context.kernels(), args), part.weight->name());
-    return values;
+    return Annotate(kernels::Unpack(context.kernels(), args), weight.name());
   }
   // This rank's shares of the sections are not contiguous in the undivided weight.
-  const int64_t cols = shape.dim(1);
-  for (const ElementRun& run : RunsOfPart(Shape({packed.shape.rows}), *division, 0, shape.dim(0))) {
+  const int64_t rows = weight.shape().dim(0);
+  const int64_t cols = weight.shape().dim(1);
+  for (const ElementRun& run : RunsOfPart(Shape({packed.shape.rows}), *division, 0, rows)) {
     const int64_t bytes = codes.dim(1);
     args.row = run.global_begin;
     args.codes = codes.View(run.begin * bytes, Shape({run.numel, bytes}));
     args.values = values.View(run.begin * cols, Shape({run.numel, cols}));
-    ZEROTH_RETURN_IF_ERROR_WITH(kernels::Unpack(context.kernels(), args), part.weight->name());
+    ZEROTH_RETURN_IF_ERROR_WITH(kernels::Unpack(context.kernels(), args), weight.name());
   }
-  return values;
+  return absl::OkStatus();
 }
 
 absl::Status LinearBackward(Context& context, absl::Span<const LinearPart> parts,

@@ -37,6 +37,10 @@ int64_t OutFeatures(const LinearPart& part, WeightLayout layout);
 // Returns the weight's full values, unpacked in `dtype` if it is packed; the unpacked copy lives as
 // long as the result. Errors of FullValues.
 absl::StatusOr<Tensor> WeightValues(Context& context, const LinearPart& part, DType dtype);
+// Enqueues unpacking this rank's part of a weight into `values`, of the part's shape. `multiplied`
+// is that of UnpackArgs. Errors of FullValues.
+absl::Status UnpackWeight(Context& context, const PackedWeight& packed, const Tensor& values,
+                          const Tensor& multiplied = {});
 // InvalidArgument names the weight and the shapes unless x fits the parts.
 absl::Status ValidateLinearInput(const Tensor& x, absl::Span<const LinearPart> parts,
                                  WeightLayout layout);

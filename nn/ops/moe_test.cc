@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "gtest/gtest.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/packed/packed_format.h"
 #include "zeroth/nn/ops/basic.h"
 #include "zeroth/nn/ops/grouped_linear.h"
 #include "zeroth/nn/ops/pointwise.h"
@@ -360,6 +362,66 @@ TEST(ExpertsTest, AdaptersAreMergedWeights) {
   ASSERT_TRUE(plain.ok()) << plain.status();
   EXPECT_THAT(*adapted->data.ToHost<float>(),
               ::testing::Pointwise(::testing::FloatNear(2e-5f), *plain->data.ToHost<float>()));
+}
+
+// The bits of the unpacked weights in full, where not all experts are unpacked at once and where
+// one has no rows.
+TEST(ExpertsTest, PackedWeightsAreUnpackedSomeExpertsAtATime) {
+  constexpr int64_t kRows = 4;
+  constexpr int64_t kOut = 1024;
+  constexpr int64_t kIn = 8192;
+  static_assert(kMostUnpacked / (kOut * kIn) == 2 && kExperts == 3);
+  Bench bench;
+  Context& context = *bench.context;
+  const auto offsets = Tensor::FromHost<int32_t>(*bench.device, Shape({kExperts + 1}),
+                                                 {0, 3, 3, kRows}, MemoryCategory::kActivations);
+  ASSERT_TRUE(offsets.ok()) << offsets.status();
+  std::vector<std::unique_ptr<Parameter>> parameters;
+  std::vector<std::unique_ptr<PackedWeight>> packed;
+  ExpertProjection few_bits;
+  ExpertProjection full;
+  for (int64_t e = 0; e < kExperts; ++e) {
+    const PackedShape shape = {PackedFormat::kInt8, kOut, kIn};
+    const std::vector<float> scale = bench.Draw(kOut, 0.01f);
+    std::vector<uint8_t> codes(static_cast<size_t>(kOut * kIn));
+    for (size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<uint8_t>(i * 7919 >> 5);
+    std::vector<uint8_t> scales(static_cast<size_t>(shape.scale_bytes()));
+    std::memcpy(scales.data(), scale.data(), scales.size());
+    const auto add = [&](const Shape& of, DType dtype, const Tensor& data) {
+      parameters.push_back(std::make_unique<Parameter>("weight", of, Initializer::Zeros(), dtype));
+      parameters.back()->set_requires_grad(false);
+      parameters.back()->set_data(data);
+      return parameters.back().get();
+    };
+    const auto bytes = [&](const Shape& of, const std::vector<uint8_t>& values) {
+      return add(
+          of, DType::kUInt8,
+          *Tensor::FromHost<uint8_t>(*bench.device, of, values, MemoryCategory::kParameters));
+    };
+    const auto values = UnpackMatrix(shape, codes, scales);
+    ASSERT_TRUE(values.ok()) << values.status();
+    full.weights.push_back(
+        add(Shape({kOut, kIn}), DType::kFloat32, bench.Upload(Shape({kOut, kIn}), *values)));
+    packed.push_back(std::make_unique<PackedWeight>(PackedWeight{
+        add(Shape({kOut, kIn}), DType::kFloat32, Tensor()), bytes(Shape({kOut, kIn}), codes),
+        bytes(Shape({shape.scale_bytes()}), scales), shape}));
+    few_bits.weights.push_back(packed.back()->weight);
+    few_bits.packed.push_back(packed.back().get());
+  }
+  const std::vector<float> x = bench.Draw(kRows * kIn);
+  const std::vector<float> slope = bench.Draw(kRows * kOut);
+  std::vector<std::vector<float>> results;
+  for (const ExpertProjection& projection : {full, few_bits}) {
+    const Value in = context.MakeValue(bench.Upload(Shape({kRows, kIn}), x));
+    const auto out = GroupedLinearOp(context, in, *offsets, {projection});
+    ASSERT_TRUE(out.ok()) << out.status();
+    out->node->grad = bench.Upload(Shape({kRows, kOut}), slope);
+    ASSERT_TRUE(context.tape().Backward().ok());
+    results.push_back(*out->data.ToHost<float>());
+    results.push_back(*in.node->grad.ToHost<float>());
+  }
+  EXPECT_TRUE(results[2] == results[0]);
+  EXPECT_TRUE(results[3] == results[1]);
 }
 
 TEST(BalanceOpTest, RefusesLogitsWithoutASequenceDimension) {

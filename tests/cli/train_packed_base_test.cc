@@ -3,6 +3,8 @@
 // --base_dtype: what is exported, resumed at other ranks, and refused.
 
 #include <algorithm>
+#include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <string>
 #include <utility>
@@ -38,15 +40,24 @@ Flags Common(const fs::path& out, int steps) {
           "--out=" + out.string()};
 }
 
-// A small Llama whose widths are multiples of 64, or of 256.
-fs::path MakeBase(int hidden_size = 128) {
-  const nlohmann::json config = {{"model_type", "llama"},       {"vocab_size", 256},
-                                 {"hidden_size", hidden_size},  {"intermediate_size", 256},
-                                 {"num_hidden_layers", 2},      {"num_attention_heads", 4},
-                                 {"num_key_value_heads", 2},    {"max_position_embeddings", 64},
-                                 {"rms_norm_eps", 1e-5},        {"rope_theta", 10000.0},
-                                 {"tie_word_embeddings", false}};
-  const std::string name = "base_" + std::to_string(hidden_size);
+constexpr int kExperts = 4;
+
+// A small Llama, or a Qwen3 of experts, whose widths are multiples of 64, or of 256.
+fs::path MakeBase(int hidden_size = 128, const std::string& family = "llama") {
+  nlohmann::json config = {{"model_type", family},        {"vocab_size", 256},
+                           {"hidden_size", hidden_size},  {"intermediate_size", 256},
+                           {"num_hidden_layers", 2},      {"num_attention_heads", 4},
+                           {"num_key_value_heads", 2},    {"max_position_embeddings", 64},
+                           {"rms_norm_eps", 1e-5},        {"rope_theta", 10000.0},
+                           {"tie_word_embeddings", false}};
+  if (family == "qwen3_moe") {
+    config.update({{"num_experts", kExperts},
+                   {"num_experts_per_tok", 2},
+                   {"norm_topk_prob", true},
+                   {"moe_intermediate_size", 256},
+                   {"head_dim", hidden_size / 4}});
+  }
+  const std::string name = family + "_" + std::to_string(hidden_size);
   const fs::path file = Scratch() / (name + ".json");
   Write(file, config.dump());
   const fs::path out = Scratch() / name;
@@ -61,14 +72,13 @@ Flags Packed(const fs::path& base, const fs::path& out, const std::string& dtype
                                    "--base_dtype=" + dtype, "--lora_export=both"});
 }
 
-TEST(TrainPackedBaseTest, AnExportHasTheRestoredWeights) {
-  const fs::path base = MakeBase();
+void ExpectExportOfRestoredWeights(const fs::path& base, int weights) {
   const auto stored = zeroth::HfDirectory::Open(base.string());
   ASSERT_TRUE(stored.ok()) << stored.status();
   for (const auto format : {zeroth::PackedFormat::kNf4, zeroth::PackedFormat::kInt8}) {
     const std::string name(zeroth::PackedFormatName(format));
     SCOPED_TRACE(name);
-    const fs::path out = Scratch() / name;
+    const fs::path out = base.parent_path() / name;
     // B stays zero.
     const Outcome run = RunTrainer(With(Packed(base, out, name, 1), {"--lr=0"}));
     ASSERT_EQ(run.exit_code, 0) << run.output;
@@ -100,15 +110,24 @@ TEST(TrainPackedBaseTest, AnExportHasTheRestoredWeights) {
       }
       EXPECT_TRUE(*actual == *expected) << weight;
     }
-    EXPECT_EQ(packed, 2 * 7);
+    EXPECT_EQ(packed, weights);
   }
+}
+
+TEST(TrainPackedBaseTest, AnExportHasTheRestoredWeights) {
+  ExpectExportOfRestoredWeights(MakeBase(), 2 * 7);
+}
+
+TEST(TrainPackedBaseTest, AnExportHasTheRestoredWeightsOfExperts) {
+  ExpectExportOfRestoredWeights(MakeBase(128, "qwen3_moe"), 2 * (4 + 3 * kExperts));
 }
 
 // The GGUF file of a directory.
 fs::path Quantised(const fs::path& base, zeroth::GgufMix mix) {
   const auto stored = zeroth::HfDirectory::Open(base.string());
   EXPECT_TRUE(stored.ok()) << stored.status();
-  const fs::path file = Scratch() / (mix == zeroth::GgufMix::kQ8_0 ? "q8_0.gguf" : "q4_k_m.gguf");
+  const fs::path file =
+      base.parent_path() / (mix == zeroth::GgufMix::kQ8_0 ? "q8_0.gguf" : "q4_k_m.gguf");
   zeroth::GgufExportOptions options;
   options.mix = mix;
   options.vocabulary = zeroth::GgufVocabularySource::kNone;
@@ -131,18 +150,20 @@ TEST(TrainPackedBaseTest, AnExportOfAGgufFileHasItsDequantisedWeights) {
     int hidden_size;
     zeroth::GgufMix mix;
     std::string formats;
+    std::string family = "llama";
   };
   // Blocks of 256 do not divide rows of 96.
-  for (const auto& [hidden_size, mix, formats] :
+  for (const auto& [hidden_size, mix, formats, family] :
        {Case{256, zeroth::GgufMix::kQ8_0, "q8_0"},
         Case{256, zeroth::GgufMix::kQ4_K_M, "q4_k, q6_k"},
+        Case{256, zeroth::GgufMix::kQ4_K_M, "q4_k, q6_k", "qwen3_moe"},
         Case{96, zeroth::GgufMix::kQ4_K_M, "q4_k, q5_0, q6_k, q8_0"}}) {
-    SCOPED_TRACE(formats);
-    const fs::path base = MakeBase(hidden_size);
+    SCOPED_TRACE(family + " " + formats);
+    const fs::path base = MakeBase(hidden_size, family);
     const auto stored = zeroth::HfDirectory::Open(base.string());
     ASSERT_TRUE(stored.ok()) << stored.status();
     const fs::path file = Quantised(base, mix);
-    const fs::path out = Scratch() / ("gguf_" + formats);
+    const fs::path out = base.parent_path() / ("gguf_" + formats);
     // B stays zero.
     const Outcome run = RunTrainer(With(Packed(file, out, "gguf", 1), {"--lr=0"}));
     ASSERT_EQ(run.exit_code, 0) << run.output << run.errors;
@@ -155,7 +176,7 @@ TEST(TrainPackedBaseTest, AnExportOfAGgufFileHasItsDequantisedWeights) {
     const auto model = zeroth::OpenGgufModel(file.string());
     ASSERT_TRUE(model.ok()) << model.status();
     const auto& blocks = dynamic_cast<const zeroth::GgufWeights&>(model->weights()).blocks();
-    EXPECT_EQ(blocks.size(), 2u * 7u + 2u);
+    EXPECT_EQ(blocks.size(), 2u * (family == "llama" ? 7 : 4 + 3 * kExperts) + 2u);
     for (const std::string& weight : stored->weights().names()) {
       const auto shape = stored->weights().ShapeOf(weight);
       auto expected = stored->weights().ReadAll(weight, *shape);
@@ -274,12 +295,12 @@ TEST(TrainPackedBaseTest, AGgufFileHasItsTokenizer) {
   EXPECT_TRUE(absl::StrContains(refused.errors, "which has no tokenizer files")) << refused.errors;
 }
 
-TEST(TrainPackedBaseTest, ResumesAtOtherRanksWithTheSameBits) {
-  const fs::path directory = MakeBase();
-  for (const std::string dtype : {"nf4", "int8", "gguf"}) {
+void ExpectResumesAtOtherRanks(const std::string& family, const std::vector<std::string>& dtypes) {
+  for (const std::string& dtype : dtypes) {
     SCOPED_TRACE(dtype);
-    const fs::path base =
-        dtype == "gguf" ? Quantised(MakeBase(256), zeroth::GgufMix::kQ4_K_M) : directory;
+    const fs::path base = dtype == "gguf"
+                              ? Quantised(MakeBase(256, family), zeroth::GgufMix::kQ4_K_M)
+                              : MakeBase(128, family);
     const fs::path whole = Scratch() / (dtype + "_whole");
     const Outcome undisturbed = RunTrainer(Packed(base, whole, dtype, 6));
     ASSERT_EQ(undisturbed.exit_code, 0) << undisturbed.output;
@@ -306,6 +327,14 @@ TEST(TrainPackedBaseTest, ResumesAtOtherRanksWithTheSameBits) {
   }
 }
 
+TEST(TrainPackedBaseTest, ResumesAtOtherRanksWithTheSameBits) {
+  ExpectResumesAtOtherRanks("llama", {"nf4", "int8", "gguf"});
+}
+
+TEST(TrainPackedBaseTest, ResumesExpertsAtOtherRanksWithTheSameBits) {
+  ExpectResumesAtOtherRanks("qwen3_moe", {"nf4", "gguf"});
+}
+
 void ExpectThatTensorRanksShare(const fs::path& base, const std::string& dtype) {
   const fs::path one = Scratch() / "one";
   const fs::path two = Scratch() / "two";
@@ -325,6 +354,55 @@ TEST(TrainPackedBaseTest, TensorRanksShareTheBlocksOfAFile) {
   ExpectThatTensorRanksShare(Quantised(MakeBase(), zeroth::GgufMix::kQ8_0), "gguf");
 }
 
+// Copies the gpt-oss of tests/testdata with all scales of its MXFP4 as 2^-8, so that it trains.
+fs::path TrainableGptOss() {
+  const fs::path copy = Scratch() / "gpt_oss";
+  fs::create_directories(copy);
+  for (const char* name : {"config.json", "model.safetensors"}) {
+    fs::copy_file(fs::path("tests/testdata/gpt_oss_experts/mxfp4") / name, copy / name);
+  }
+  std::string bytes = Read(copy / "model.safetensors");
+  uint64_t header = 0;
+  std::memcpy(&header, bytes.data(), sizeof(header));
+  const nlohmann::json tensors = nlohmann::json::parse(bytes.substr(sizeof(header), header));
+  for (const auto& [name, tensor] : tensors.items()) {
+    if (!absl::EndsWith(name, "_scales")) continue;
+    const auto begin = tensor["data_offsets"][0].get<size_t>();
+    const auto end = tensor["data_offsets"][1].get<size_t>();
+    std::fill_n(bytes.begin() + static_cast<int64_t>(sizeof(header) + header + begin), end - begin,
+                char{119});
+  }
+  fs::remove(copy / "model.safetensors");
+  Write(copy / "model.safetensors", bytes);
+  return copy;
+}
+
+// A NumPy file of tokens of that model's vocabulary of 16.
+fs::path TokensBelow16() {
+  std::string file = "{'descr': '|u1', 'fortran_order': False, 'shape': (4096,), }";
+  file.resize(117, ' ');
+  file = std::string("\x93NUMPY\x01\x00\x76\x00", 10) + file + "\n";
+  for (int i = 0; i < 4096; ++i) file += static_cast<char>(i * i / 7 % 16);
+  const fs::path path = Scratch() / "tokens.npy";
+  Write(path, file);
+  return path;
+}
+
+// The blocks as they are give the bits of the decoded weights in full.
+TEST(TrainPackedBaseTest, GptOssKeepsItsMxfp4) {
+  const fs::path base = TrainableGptOss();
+  const fs::path packed = Scratch() / "mxfp4";
+  const fs::path full = Scratch() / "decoded";
+  const Flags merged = {"--lora_export=merged", "--data=" + TokensBelow16().string()};
+  const Outcome first = RunTrainer(With(Packed(base, packed, "mxfp4", 3), merged));
+  ASSERT_EQ(first.exit_code, 0) << first.output << first.errors;
+  EXPECT_TRUE(absl::StrContains(first.output, "kept as mxfp4, in 4.25 bits each")) << first.output;
+  const Outcome second = RunTrainer(With(Packed(base, full, "none", 3), merged));
+  ASSERT_EQ(second.exit_code, 0) << second.output << second.errors;
+  EXPECT_EQ(StepFacts(packed), StepFacts(full));
+  EXPECT_TRUE(Read(packed / "final/model.safetensors") == Read(full / "final/model.safetensors"));
+}
+
 TEST(TrainPackedBaseTest, RefusesModelsThatItDoesNotFit) {
   const auto refused = [](const std::string& model, const std::string& dtype) {
     const Outcome run =
@@ -335,6 +413,10 @@ TEST(TrainPackedBaseTest, RefusesModelsThatItDoesNotFit) {
   EXPECT_TRUE(absl::StrContains(refused("gpt2_tiny", "int8"), "expected a model other than GPT-2"));
   EXPECT_TRUE(absl::StrContains(refused("llama_tiny", "nf4"),
                                 "rows of 60 values cannot be packed as nf4, in blocks of 64"));
+  EXPECT_TRUE(absl::StrContains(refused("qwen3_moe_tiny", "nf4"), "rows of 48 values"));
+  EXPECT_TRUE(absl::StrContains(refused("gpt_oss_tiny", "mxfp4"),
+                                "no quantised weights for --base_dtype=mxfp4; expected a Hugging "
+                                "Face directory of gpt-oss in MXFP4"));
   EXPECT_TRUE(absl::StrContains(refused("llama_tiny", "gguf"), "expected --init_from=FILE.gguf"));
 }
 

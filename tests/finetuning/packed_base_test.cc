@@ -4,6 +4,8 @@
 // are the restored ones in full, and the same bits under every strategy.
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -43,30 +45,52 @@ using ::testing::HasSubstr;
 constexpr uint64_t kSeed = 5;
 constexpr int64_t kSteps = 3;
 
+constexpr int kExperts = 3;
+
+// A base: a format, with GGUF that of most weights, and a family.
+struct Base {
+  PackedFormat format = PackedFormat::kNf4;
+  std::string family = "llama";
+
+  bool has_experts() const { return family != "llama"; }
+};
+
 // Sizes that two tensor ranks divide evenly: two key and value heads, and widths of an even number
 // of the format's blocks.
-nlohmann::json Config(PackedFormat format = PackedFormat::kNf4) {
-  const int64_t width = std::max<int64_t>(128, 2 * PackedShape{format}.block());
-  return {{"model_type", "llama"},       {"vocab_size", 256},
-          {"hidden_size", width},        {"intermediate_size", std::max<int64_t>(256, width)},
-          {"num_hidden_layers", 2},      {"num_attention_heads", 4},
-          {"num_key_value_heads", 2},    {"max_position_embeddings", 64},
-          {"rms_norm_eps", 1e-5},        {"rope_theta", 10000.0},
-          {"tie_word_embeddings", false}};
+nlohmann::json Config(const Base& base = {}) {
+  const int64_t width = std::max<int64_t>(128, 2 * PackedShape{base.format}.block());
+  nlohmann::json config = {
+      {"model_type", base.family},   {"vocab_size", 256},
+      {"hidden_size", width},        {"intermediate_size", std::max<int64_t>(256, width)},
+      {"num_hidden_layers", 2},      {"num_attention_heads", 4},
+      {"num_key_value_heads", 2},    {"max_position_embeddings", 64},
+      {"rms_norm_eps", 1e-5},        {"rope_theta", 10000.0},
+      {"tie_word_embeddings", false}};
+  if (!base.has_experts()) return config;
+  config["num_experts_per_tok"] = 2;
+  config["intermediate_size"] = width;
+  if (base.family == "qwen3_moe") {
+    config["num_experts"] = kExperts;
+    config["moe_intermediate_size"] = width;
+    config["head_dim"] = width / 4;
+  } else {
+    config["num_local_experts"] = kExperts;
+  }
+  return config;
 }
 
 struct PackedRun {
-  // With GGUF, the format of most weights.
-  PackedFormat format = PackedFormat::kNf4;
+  Base base;
   // The model's configuration.
-  nlohmann::json config = Config(format);
+  nlohmann::json config = Config(base);
   // Instead of packing: weights in full that were packed and restored.
   bool restored = false;
   TinyRanks ranks = {};
   TrainerOptions trainer = {};
 };
 
-ModelOptions Options(PackedFormat format) {
+ModelOptions Options(const Base& base) {
+  const PackedFormat format = base.format;
   ModelOptions options;
   options.lora.rank = 3;
   options.lora.alpha = 5;
@@ -77,8 +101,14 @@ ModelOptions Options(PackedFormat format) {
   // The mix of Q4_K_M files, whose rows may be whole blocks of 256 or not, with one layer that is
   // not quantised.
   for (int layer = 0; layer < 2; ++layer) {
-    for (const char* name : {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj",
-                             "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"}) {
+    std::vector<std::string> names = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj",
+                                      "self_attn.o_proj"};
+    for (int expert = 0; expert < (base.has_experts() ? kExperts : 1); ++expert) {
+      const std::string mlp =
+          base.has_experts() ? absl::StrCat("mlp.experts.", expert, ".") : "mlp.";
+      for (const char* name : {"gate_proj", "up_proj", "down_proj"}) names.push_back(mlp + name);
+    }
+    for (const std::string& name : names) {
       const bool is_down = absl::EndsWith(name, "down_proj");
       if (layer == 0 && is_down) continue;
       options.lora.base_formats[absl::StrCat("model.layers.", layer, ".", name, ".weight")] =
@@ -92,7 +122,10 @@ ModelOptions Options(PackedFormat format) {
 }
 
 // How many weights these options pack.
-size_t PackedCount(PackedFormat format) { return IsGgufFormat(format) ? 13 : 14; }
+size_t PackedCount(const Base& base) {
+  const size_t experts = base.has_experts() ? kExperts : 1;
+  return 2 * (4 + 3 * experts) - (IsGgufFormat(base.format) ? experts : 0);
+}
 
 // The weights in full; lora_B is not zero, so that all adapters have gradients from the first step.
 absl::Status ReadFull(const Parameter& parameter, int64_t begin, absl::Span<float> out) {
@@ -100,6 +133,23 @@ absl::Status ReadFull(const Parameter& parameter, int64_t begin, absl::Span<floa
   (is_b ? Initializer::Normal(0.05f) : parameter.initializer())
       .Fill(kSeed, parameter.name(), begin, out);
   return absl::OkStatus();
+}
+
+// Quantises 32 values with the scale that makes the largest a code of 4 or more.
+void QuantizeMxfp4(const float* values, uint8_t* block) {
+  constexpr std::array<float, 8> kCodes = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+  float largest = 0;
+  for (int i = 0; i < 32; ++i) largest = std::max(largest, std::abs(values[i]));
+  const int exponent = std::ilogb(std::max(largest, 1e-30f)) - 2;
+  block[0] = static_cast<uint8_t>(exponent + 127);
+  for (int i = 0; i < 32; ++i) {
+    const float scaled = std::ldexp(std::abs(values[i]), -exponent);
+    int code = 0;
+    while (code < 7 && scaled > (kCodes[code] + kCodes[code + 1]) / 2) ++code;
+    if (values[i] < 0) code += 8;
+    uint8_t& both = block[1 + i % 16];
+    both = static_cast<uint8_t>(i < 16 ? code : both | code << 4);
+  }
 }
 
 // Quantises a weight as its GGUF file stores it. Cached by format: the search of scales takes
@@ -112,13 +162,19 @@ absl::StatusOr<PackedMatrix> PackAsGguf(const PackedWeight& packed) {
   if (!bytes.codes.empty()) return bytes;
   std::vector<float> values(static_cast<size_t>(packed.shape.rows * packed.shape.cols));
   ZEROTH_RETURN_IF_ERROR(ReadFull(*packed.weight, 0, absl::MakeSpan(values)));
-  const GgufBlock type = packed.shape.format == PackedFormat::kQ8_0   ? GgufBlock::kQ8_0
-                         : packed.shape.format == PackedFormat::kQ5_0 ? GgufBlock::kQ5_0
-                         : packed.shape.format == PackedFormat::kQ4_K ? GgufBlock::kQ4_K
-                                                                      : GgufBlock::kQ6_K;
   std::vector<uint8_t> blocks(
       static_cast<size_t>(packed.shape.rows * packed.shape.CodeBytes(packed.shape.cols)));
-  QuantizeBlocks(type, values, absl::MakeSpan(blocks));
+  if (packed.shape.format == PackedFormat::kMxfp4) {
+    for (size_t block = 0; block < values.size() / 32; ++block) {
+      QuantizeMxfp4(&values[32 * block], &blocks[17 * block]);
+    }
+  } else {
+    QuantizeBlocks(packed.shape.format == PackedFormat::kQ8_0   ? GgufBlock::kQ8_0
+                   : packed.shape.format == PackedFormat::kQ5_0 ? GgufBlock::kQ5_0
+                   : packed.shape.format == PackedFormat::kQ4_K ? GgufBlock::kQ4_K
+                                                                : GgufBlock::kQ6_K,
+                   values, absl::MakeSpan(blocks));
+  }
   bytes.codes = std::move(blocks);
   return bytes;
 }
@@ -165,12 +221,12 @@ absl::Status TrainRank(const PackedRun& setup, Communicator& world, Collector& w
                           DeviceRegistry::Create("cpu", DeviceOptions()));
   device->BindThread();
   ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> packed,
-                          ModelRegistry::Create(setup.config, Options(setup.format)));
+                          ModelRegistry::Create(setup.config, Options(setup.base)));
   const std::shared_ptr<const LanguageModel> described = std::move(packed);
   ZEROTH_ASSIGN_OR_RETURN(
       std::unique_ptr<LanguageModel> model,
       ModelRegistry::Create(setup.config,
-                            Options(setup.restored ? PackedFormat::kNone : setup.format)));
+                            Options(setup.restored ? Base{PackedFormat::kNone} : setup.base)));
   TrainerOptions options = setup.trainer;
   options.sharding.strategy = setup.ranks.strategy;
   options.sharding.strategy_options.shard_size = setup.ranks.shard_size;
@@ -226,7 +282,7 @@ absl::StatusOr<Trained> Train(const PackedRun& setup) {
   return trained;
 }
 
-class PackedBase : public ::testing::TestWithParam<PackedFormat> {};
+class PackedBase : public ::testing::TestWithParam<Base> {};
 
 TEST_P(PackedBase, TrainsAsTheRestoredWeightsInFullDo) {
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
@@ -240,11 +296,12 @@ TEST_P(PackedBase, TrainsAsTheRestoredWeightsInFullDo) {
     EXPECT_EQ(packed->norms, restored->norms) << DTypeName(dtype);
     EXPECT_TRUE(packed->adapters == restored->adapters) << DTypeName(dtype);
     // Codes, and scales beside them.
-    EXPECT_EQ(packed->bytes.size(), PackedCount(GetParam()) * (IsGgufFormat(GetParam()) ? 1 : 2));
+    EXPECT_EQ(packed->bytes.size(),
+              PackedCount(GetParam()) * (IsGgufFormat(GetParam().format) ? 1 : 2));
     EXPECT_LT(packed->losses.back(), packed->losses.front() - 0.01f);
 
     setup.restored = true;
-    setup.format = PackedFormat::kNone;
+    setup.base.format = PackedFormat::kNone;
     const absl::StatusOr<Trained> full = Train(setup);
     ASSERT_TRUE(full.ok()) << full.status();
     for (size_t step = 0; step < kSteps; ++step) {
@@ -268,11 +325,11 @@ TEST_P(PackedBase, LayoutsGiveTheSameBits) {
                                                          {"shard_optimizer", 2, 0},
                                                          {"hybrid_shard", 2, 1},
                                                          {"hybrid_shard", 2, 2}}) {
-      PackedRun setup{.format = GetParam(), .ranks = ranks};
+      PackedRun setup{.base = GetParam(), .ranks = ranks};
       setup.trainer.sharding.mixed_precision = {dtype, dtype};
       expect_same(setup, ranks.ToString());
     }
-    PackedRun setup{.format = GetParam(), .ranks = {"full_shard", 2, 0}};
+    PackedRun setup{.base = GetParam(), .ranks = {"full_shard", 2, 0}};
     setup.trainer.sharding.mixed_precision = {dtype, dtype};
     setup.trainer.sharding.layout = LayoutKind::kRows;
     expect_same(setup, "rows");
@@ -294,7 +351,7 @@ TEST_P(PackedBase, RanksPackTheSameBytes) {
                                                        {"full_shard", 4, 0},
                                                        {"hybrid_shard", 4, 2},
                                                        {"shard_grad_op", 4, 0}}) {
-    const absl::StatusOr<Trained> trained = Train({.format = GetParam(), .ranks = ranks});
+    const absl::StatusOr<Trained> trained = Train({.base = GetParam(), .ranks = ranks});
     ASSERT_TRUE(trained.ok()) << trained.status();
     if (first == nullptr) first = std::make_unique<Trained>(*trained);
     EXPECT_TRUE(trained->bytes == first->bytes) << ranks.ToString();
@@ -307,7 +364,7 @@ TEST_P(PackedBase, RanksPackTheSameBytes) {
 TEST_P(PackedBase, TensorRanksGiveTheSameBitsWithFixedPieces) {
   std::unique_ptr<Trained> first;
   for (const int size : {1, 2}) {
-    PackedRun setup{.format = GetParam(), .ranks = {"full_shard", 2 * size, 0}};
+    PackedRun setup{.base = GetParam(), .ranks = {"full_shard", 2 * size, 0}};
     setup.trainer.tensor = {size, 2};
     const absl::StatusOr<Trained> trained = Train(setup);
     ASSERT_TRUE(trained.ok()) << trained.status();
@@ -315,7 +372,7 @@ TEST_P(PackedBase, TensorRanksGiveTheSameBitsWithFixedPieces) {
     EXPECT_TRUE(*trained == *first) << size;
   }
   // And without fixed pieces, where sums have another order.
-  PackedRun setup{.format = GetParam(), .ranks = {"full_shard", 4, 0}};
+  PackedRun setup{.base = GetParam(), .ranks = {"full_shard", 4, 0}};
   setup.trainer.tensor = {2, 0, true};
   const absl::StatusOr<Trained> trained = Train(setup);
   ASSERT_TRUE(trained.ok()) << trained.status();
@@ -324,24 +381,33 @@ TEST_P(PackedBase, TensorRanksGiveTheSameBitsWithFixedPieces) {
   }
 }
 
+std::string NameOf(const ::testing::TestParamInfo<Base>& info) {
+  return absl::StrCat(info.param.family, "_", PackedFormatName(info.param.format));
+}
+
 INSTANTIATE_TEST_SUITE_P(Formats, PackedBase,
-                         ::testing::Values(PackedFormat::kInt8, PackedFormat::kNf4,
-                                           PackedFormat::kQ8_0, PackedFormat::kQ4_K,
-                                           PackedFormat::kQ5_0),
-                         [](const auto& format) {
-                           return std::string(PackedFormatName(format.param));
-                         });
+                         ::testing::Values(Base{PackedFormat::kInt8}, Base{PackedFormat::kNf4},
+                                           Base{PackedFormat::kQ8_0}, Base{PackedFormat::kQ4_K},
+                                           Base{PackedFormat::kQ5_0}),
+                         NameOf);
+INSTANTIATE_TEST_SUITE_P(Experts, PackedBase,
+                         ::testing::Values(Base{PackedFormat::kInt8, "qwen3_moe"},
+                                           Base{PackedFormat::kNf4, "qwen3_moe"},
+                                           Base{PackedFormat::kQ4_K, "qwen3_moe"},
+                                           Base{PackedFormat::kNf4, "gpt_oss"},
+                                           Base{PackedFormat::kMxfp4, "gpt_oss"}),
+                         NameOf);
 
 // Every weight of the blocks' linear layers, and nothing else.
 TEST(PackedBaseModel, KeepsTheWeightsOfBlocksInFewBits) {
-  const auto model = ModelRegistry::Create(Config(), Options(PackedFormat::kNf4));
+  const auto model = ModelRegistry::Create(Config(), Options({PackedFormat::kNf4}));
   ASSERT_TRUE(model.ok()) << model.status();
   const std::vector<const PackedWeight*> packed = PackedWeights(**model);
   EXPECT_EQ(packed.size(), 2u * 7u);
   for (const PackedWeight* weight : packed) {
     EXPECT_EQ(weight->codes->numel(), weight->weight->numel() / 64 * 33);
   }
-  const auto plain = ModelRegistry::Create(Config(), Options(PackedFormat::kNone));
+  const auto plain = ModelRegistry::Create(Config(), Options({PackedFormat::kNone}));
   ASSERT_TRUE(plain.ok()) << plain.status();
   std::vector<std::string> stored;
   std::vector<std::string> expected;
@@ -354,29 +420,29 @@ TEST(PackedBaseModel, RefusesWhatDoesNotFit) {
   const auto error = [](const nlohmann::json& config, const ModelOptions& options) {
     return std::string(ModelRegistry::Create(config, options).status().message());
   };
-  ModelOptions options = Options(PackedFormat::kNf4);
+  ModelOptions options = Options({PackedFormat::kNf4});
   nlohmann::json config = Config();
   config["intermediate_size"] = 160;
   EXPECT_THAT(error(config, options), HasSubstr("rows of 160 values cannot be packed as nf4"));
   options.lora.modules_to_save = {"down_proj"};
   options.lora.targets = {"q_proj"};
   EXPECT_THAT(error(Config(), options), HasSubstr("its weight is kept in few bits"));
-  options = Options(PackedFormat::kNf4);
+  options = Options({PackedFormat::kNf4});
   options.lora.dora = true;
   EXPECT_THAT(error(Config(), options), HasSubstr("not of nf4"));
-  options = Options(PackedFormat::kInt8);
+  options = Options({PackedFormat::kInt8});
   options.lora.rank = 0;
   EXPECT_THAT(error(Config(), options), HasSubstr("kept as int8, which are not trained"));
 
   // 192 inputs are three blocks, which two ranks cannot share.
   config["intermediate_size"] = 192;
-  auto model = ModelRegistry::Create(config, Options(PackedFormat::kNf4));
+  auto model = ModelRegistry::Create(config, Options({PackedFormat::kNf4}));
   ASSERT_TRUE(model.ok()) << model.status();
   EXPECT_THAT(std::string(DivideModel(**model, {2}, 0).message()),
               HasSubstr("3 blocks of 64 inputs cannot be divided among 2 tensor ranks"));
   // 256 inputs are one block of these.
-  const nlohmann::json narrow = Config(PackedFormat::kNf4);
-  model = ModelRegistry::Create(narrow, Options(PackedFormat::kQ4_K));
+  const nlohmann::json narrow = Config({PackedFormat::kNf4});
+  model = ModelRegistry::Create(narrow, Options({PackedFormat::kQ4_K}));
   EXPECT_THAT(std::string(model.status().message()),
               HasSubstr("rows of 128 values cannot be packed as q4_k, in blocks of 256"));
 }

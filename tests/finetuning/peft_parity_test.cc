@@ -182,7 +182,7 @@ TEST_P(PeftParityTest, SoAreThoseOfDividedLayers) {
 INSTANTIATE_TEST_SUITE_P(Adapters, PeftParityTest,
                          ::testing::Values("gpt2_dora", "gpt2_lora", "llama31_tied", "llama_dora",
                                            "llama_lora", "llama_nf4", "llama_rslora", "llama_saved",
-                                           "mixtral_lora", "qwen3_moe_lora"),
+                                           "mixtral_lora", "qwen3_moe_lora", "qwen3_moe_nf4"),
                          [](const auto& instance) { return std::string(instance.param); });
 
 }  // namespace

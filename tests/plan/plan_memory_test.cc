@@ -50,6 +50,7 @@ Machine SomeCpu() {
 
 constexpr char kMoe[] = "small_moe";
 constexpr char kBalancedMoe[] = "small_balanced_moe";
+constexpr char kWideMoe[] = "qwen3_moe_wide";  // rows of 256
 constexpr char kOlmo2[] = "small_olmo2";
 constexpr char kLlama[] = "small_llama";
 constexpr char kStudent[] = "small_student";  // with the tokens of the teachers in tests/testdata
@@ -88,7 +89,7 @@ absl::StatusOr<nlohmann::json> ConfigOf(const std::string& model) {
   if (model == kOlmo2) return SmallOlmo2();
   if (model == kLlama) return SmallLlama();
   if (model == kStudent) return SmallStudent();
-  if (model != kMoe && model != kBalancedMoe) return PresetConfig(model);
+  if (model != kMoe && model != kBalancedMoe && model != kWideMoe) return PresetConfig(model);
   ZEROTH_ASSIGN_OR_RETURN(nlohmann::json config, PresetConfig("qwen3_30b_a3b"));
   const std::pair<const char*, int> sizes[] = {
       {"vocab_size", 512},        {"hidden_size", 64},          {"num_hidden_layers", 3},
@@ -96,6 +97,9 @@ absl::StatusOr<nlohmann::json> ConfigOf(const std::string& model) {
       {"intermediate_size", 96},  {"num_experts", 8},           {"num_local_experts", 8},
       {"num_experts_per_tok", 2}, {"moe_intermediate_size", 48}};
   for (const auto& [key, size] : sizes) config[key] = size;
+  if (model == kWideMoe) {
+    config["hidden_size"] = config["intermediate_size"] = config["moe_intermediate_size"] = 256;
+  }
   config["mlp_only_layers"] = {1};
   config["output_router_logits"] = model == kBalancedMoe;
   return config;
@@ -107,8 +111,14 @@ ModelOptions ModelOptionsOf(const TrainOptions& options) {
   model.lora = options.lora();
   if (options.base_dtype != BaseDtype::kGguf) return model;
   for (int layer = 0; layer < 3; ++layer) {
-    for (const char* name : {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj",
-                             "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"}) {
+    std::vector<std::string> names = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"};
+    for (const char* name : {"gate_proj", "up_proj", "down_proj"}) {
+      names.push_back(absl::StrCat("mlp.", name));
+      for (int expert = 0; expert < 8; ++expert) {
+        names.push_back(absl::StrCat("mlp.experts.", expert, ".", name));
+      }
+    }
+    for (const std::string& name : names) {
       model.lora.base_formats[absl::StrCat("model.layers.", layer, ".", name, ".weight")] =
           PackedFormat::kQ4_K;
     }
@@ -227,11 +237,13 @@ TEST(PlanMemoryOfLeversTest, FrozenWeightsInFewBits) {
       options.base_dtype = BaseDtype::kInt8;
       SCOPED_TRACE(absl::StrCat(strategy, " ", DTypeName(dtype)));
       ExpectAsMeasured(options);
-      options.model = kLlama;
-      for (const BaseDtype base : {BaseDtype::kNf4, BaseDtype::kGguf}) {
-        options.base_dtype = base;
-        SCOPED_TRACE(OptionText("base_dtype", options));
-        ExpectAsMeasured(options);
+      for (const char* model : {kLlama, kWideMoe}) {
+        options.model = model;
+        for (const BaseDtype base : {BaseDtype::kNf4, BaseDtype::kGguf}) {
+          options.base_dtype = base;
+          SCOPED_TRACE(absl::StrCat(model, " ", OptionText("base_dtype", options)));
+          ExpectAsMeasured(options);
+        }
       }
     }
   }

@@ -2,8 +2,8 @@
 """Writes the adapters of README.md: `gen.py TESTDATA [ADAPTER...]`, with PEFT, transformers and torch.
 
 Each adapter starts from random values of float32, which PEFT writes. PEFT then trains it in float64
-for three steps. Values in files are rounded once, at the end. The frozen weights of llama_nf4 are
-those that bitsandbytes restores from NF4; it also writes their base.
+for three steps. Values in files are rounded once, at the end. The frozen weights of llama_nf4 and
+qwen3_moe_nf4 are those that bitsandbytes restores from NF4; it also writes their bases.
 
 transformers 5 has stacked the experts of mixtures, which were linear layers before. PEFT reads
 adapters with the names of those layers, but its fused ones train other products. So adapters of
@@ -22,6 +22,8 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 NF4_BASE = "peft/nf4_base"
+NF4_MOE_BASE = "peft/nf4_moe_base"
+NF4_BASES = (NF4_BASE, NF4_MOE_BASE)
 ALL = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 STEPS, ROWS, LR = 3, 8, 1e-2
 
@@ -65,53 +67,76 @@ ADAPTERS = {
 EXPERTS = {
     "qwen3_moe_lora": ("qwen3_moe_tiny", "q_proj", "mlp", ["gate_proj", "up_proj", "down_proj"]),
     "mixtral_lora": ("mixtral_tiny", "v_proj", "block_sparse_moe", ["w1", "w3", "w2"]),
+    "qwen3_moe_nf4": (NF4_MOE_BASE, "q_proj", "mlp", ["gate_proj", "up_proj", "down_proj"]),
 }
 
 
-def write_nf4_base():
+def write_nf4_base(base):
     """Writes a model in bf16 whose rows have even numbers of blocks, so that two ranks can share them."""
     torch.manual_seed(45)
-    config = transformers.LlamaConfig(
-        vocab_size=257,
-        hidden_size=128,
-        intermediate_size=256,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=64,
-        tie_word_embeddings=True,
-        bos_token_id=256,
-        eos_token_id=256,
-    )
-    model = transformers.LlamaForCausalLM(config)
+    sizes = {
+        "vocab_size": 257,
+        "hidden_size": 128,
+        "intermediate_size": 256,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 64,
+        "tie_word_embeddings": True,
+        "bos_token_id": 256,
+        "eos_token_id": 256,
+    }
+    if base == NF4_MOE_BASE:
+        experts = {"num_experts": 3, "num_experts_per_tok": 2, "moe_intermediate_size": 128}
+        config = transformers.Qwen3MoeConfig(
+            **sizes, **experts, head_dim=32, norm_topk_prob=True, router_aux_loss_coef=0.0
+        )
+        model = transformers.Qwen3MoeForCausalLM(config)
+    else:
+        model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes))
     for parameter in model.parameters():
         if parameter.dim() == 1:
             parameter.data.uniform_(0.7, 1.3)
         else:
             # Rows of different sizes, so that the magnitudes of blocks differ.
-            parameter.data *= torch.linspace(0.5, 4, len(parameter)).unsqueeze(1)
-    model.bfloat16().save_pretrained(NF4_BASE)
-    os.remove(os.path.join(NF4_BASE, "generation_config.json"))
+            parameter.data *= torch.linspace(0.5, 4, parameter.shape[-2]).unsqueeze(1)
+    model.bfloat16().save_pretrained(base)
+    os.remove(os.path.join(base, "generation_config.json"))
+
+
+def restored(weight):
+    """What bitsandbytes restores of a weight in NF4."""
+    import bitsandbytes.functional as bnb
+
+    codes, state = bnb.quantize_4bit(
+        weight.contiguous(), blocksize=64, compress_statistics=True, quant_type="nf4"
+    )
+    # On CPUs bitsandbytes finds 8-bit codes in a table of 2^16 places, so that a magnitude less than
+    # 2e-5 from a border may have the code beside the nearest one.
+    magnitudes = weight.reshape(-1, 64).abs().amax(1) - state.offset
+    scales = state.state2.absmax.repeat_interleave(256)[: len(magnitudes)]
+    distances = (magnitudes / scales).unsqueeze(1) - state.state2.code
+    state.absmax = distances.abs().argmin(1).to(torch.uint8)
+    values = bnb.dequantize_4bit(codes, state)
+    assert values.dtype == torch.float32 and not torch.equal(values, weight)
+    return values
 
 
 def quantise(model):
-    """Replaces the weights of the blocks' linear layers by those that bitsandbytes restores."""
-    import bitsandbytes.functional as bnb
-
+    """Restores the weights of the blocks' linear layers, and of each of their experts."""
     for name, module in model.named_modules():
         if isinstance(module, torch.nn.Linear) and name != "lm_head":
-            codes, state = bnb.quantize_4bit(
-                module.weight.data, blocksize=64, compress_statistics=True, quant_type="nf4"
-            )
-            # On CPUs bitsandbytes finds 8-bit codes in a table of 2^16 places, so that a magnitude
-            # less than 2e-5 from a border may have the code beside the nearest one.
-            magnitudes = module.weight.data.reshape(-1, 64).abs().amax(1) - state.offset
-            scales = state.state2.absmax.repeat_interleave(256)[: len(magnitudes)]
-            distances = (magnitudes / scales).unsqueeze(1) - state.state2.code
-            state.absmax = distances.abs().argmin(1).to(torch.uint8)
-            restored = bnb.dequantize_4bit(codes, state)
-            assert restored.dtype == torch.float32 and not torch.equal(restored, module.weight.data)
-            module.weight.data = restored
+            module.weight.data = restored(module.weight.data)
+        if name.endswith(".experts"):
+            for both in module.gate_up_proj.data:
+                gate, up = both.chunk(2)
+                both.copy_(torch.cat([restored(gate), restored(up)]))
+            for down in module.down_proj.data:
+                down.copy_(restored(down))
+
+
+def tokens_of(base):
+    return "llama_tiny" if base in NF4_BASES else base
 
 
 def base_model(path):
@@ -121,7 +146,7 @@ def base_model(path):
         attn_implementation="eager",
         experts_implementation="eager",
     )
-    if path == NF4_BASE:
+    if path in NF4_BASES:
         quantise(model)
     return model
 
@@ -173,7 +198,7 @@ def loss_of(logits_of, batch):
 
 
 def train(folder, base, trained, logits_of, stored_of):
-    tokens = "llama_tiny" if base == NF4_BASE else base
+    tokens = tokens_of(base)
     rows = torch.tensor(np.load(os.path.join(tokens, "tokens.npy")).astype(np.int64))
     optimizer = torch.optim.AdamW(
         [
@@ -185,7 +210,7 @@ def train(folder, base, trained, logits_of, stored_of):
         eps=1e-8,
     )
     expected = {"base": base, "lr": LR, "loss": [], "grad_norm": []}
-    if base == NF4_BASE:
+    if base in NF4_BASES:
         expected.update({"tokens": tokens, "base_dtype": "nf4"})
     for step in range(STEPS):
         batch = rows[step * ROWS : (step + 1) * ROWS]
@@ -277,7 +302,7 @@ def write_experts(folder, base, attention, module, projections):
                 adapted[name] = weights[name] + values
         return torch.func.functional_call(model, adapted, (), {"input_ids": tokens}).logits
 
-    rows = torch.tensor(np.load(os.path.join(base, "tokens.npy")).astype(np.int64))[:ROWS]
+    rows = torch.tensor(np.load(os.path.join(tokens_of(base), "tokens.npy")).astype(np.int64))[:ROWS]
     own = loss_of(logits_of, rows)
     by_peft = peft.PeftModel.from_pretrained(base_model(base), folder).double()
     theirs = loss_of(lambda tokens: by_peft(input_ids=tokens).logits, rows)
@@ -293,10 +318,14 @@ def main():
     for folder, (base, options) in ADAPTERS.items():
         if sys.argv[2:] and folder not in sys.argv[2:]:
             continue
-        if base == NF4_BASE:
-            write_nf4_base()
+        if base in NF4_BASES:
+            write_nf4_base(base)
         write(os.path.join("peft", folder), base, options)
     for folder, arguments in EXPERTS.items():
+        if sys.argv[2:] and folder not in sys.argv[2:]:
+            continue
+        if arguments[0] in NF4_BASES:
+            write_nf4_base(arguments[0])
         write_experts(os.path.join("peft", folder), *arguments)
 
 
