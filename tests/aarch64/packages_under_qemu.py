@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
-"""Installs the wheel and the Debian package for arm64 into a root folder of Debian's packages for arm64, and runs their
-commands there under qemu-aarch64.
+"""Installs the wheel and the Debian package for arm64 into a root folder of Debian's packages for arm64, unpacks the image for
+arm64 into an empty one, and runs their commands there under qemu-aarch64.
 
     tests/aarch64/packages_under_qemu.py PACKAGES SYSROOT
 
@@ -13,6 +13,7 @@ changes. Exits with 3 where there is no qemu-aarch64-static or no such namespace
 """
 
 import glob
+import json
 import os
 import re
 import shutil
@@ -34,7 +35,7 @@ printf '%s' ':aarch64:M::\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00
   >"$root/emulators/register"
 for name in proc dev; do mount --rbind "/$name" "$root/$name"; done
 mount --bind "$work" "$root/work"
-exec unshare --root="$root" --wd=/work env -i PATH=/usr/bin:/bin HOME=/work "$@"
+exec env -i PATH=/usr/bin:/bin HOME=/work unshare --root="$root" --wd=/work "$@"
 """
 TINY = ["--data=/work/text.md", "--seq_len=16", "--batch_size=1", "--world_size=2", "--sample_tokens=0"]
 
@@ -45,7 +46,9 @@ def fail(text):
 
 def run(*command, start=()):
     """Returns what the command prints, started by another one."""
-    done = subprocess.run([*start, *command], check=False, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=SECONDS)
+    # A model of few steps may write bytes that are no UTF-8.
+    done = subprocess.run([*start, *command], check=False, text=True, errors="replace", stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, timeout=SECONDS)
     if done.returncode != 0:
         fail("%s exited with %d:\n%s" % (" ".join(command), done.returncode, done.stdout))
     return done.stdout
@@ -76,13 +79,36 @@ def check_machine(folder):
 
 def run_commands(zeroth, version, out):
     """Runs most commands of the program once."""
-    expect("version", r"^Zeroth %s, .*" % re.escape(version), zeroth("--version"))
+    expect("version", r"^Zeroth %s, (.|\n)*; this processor runs (NEON|SVE)$" % re.escape(version), zeroth("--version"))
     expect("plan", r".*\bfits\b.*", zeroth("plan", "--model=gpt2_124m", "--machine=H100", "--world_size=8", "--seq_len=512"))
-    zeroth("tokenize", "--in=/work/text.md", "--tokenizer=byte", "--out=%s.bin" % out)
-    expect("inspect", r".*tokens.*", zeroth("inspect", out + ".bin"))
+    tokenize = zeroth("tokenize", "--in=/work/text.md", "--tokenizer=byte", "--out=%s.bin" % out)
+    expect("tokenize", r"^1 documents, \d+ tokens .*", tokenize)
     expect("train", r"^step 2/2 .*", zeroth("train", *TINY, "--steps=2", "--log_every=1", "--out=" + out))
-    expect("inspect", r".*embed.*", zeroth("inspect", out + "/final"))
-    expect("generate", r"^The(.|\n)*", zeroth("generate", "--model=%s/final" % out, "--prompt=The", "--max_tokens=4"))
+    model = out + "/final"
+    expect("inspect", r"^transformer\.wte\.weight .*", zeroth("inspect", model))
+    expect("generate", r"^The.*", zeroth("generate", "--model=" + model, "--prompt=The", "--max_tokens=4"))
+    expect("evaluate", r"^perplexity .*", zeroth("evaluate", "--model=" + model, "--data=/work/text.md", "--seq_len=64"))
+    zeroth("convert", "--in=" + model, "--out=%s.gguf" % out)
+    expect("convert", r"^token_embd\.weight .*", zeroth("inspect", out + ".gguf"))
+
+
+def unpack_image(image, folder, root):
+    """Unpacks the one layer of an OCI image by way of `folder` into `root`, and returns what the image says of its process."""
+    run("tar", "--extract", "--file=" + image, "--directory=" + folder)
+
+    def blob(described):
+        return os.path.join(folder, "blobs", described["digest"].replace(":", "/"))
+
+    def read(path):
+        with open(path, "rb") as file:
+            return json.load(file)
+
+    manifest = read(blob(read(os.path.join(folder, "index.json"))["manifests"][0]))
+    configuration = read(blob(manifest["config"]))
+    if configuration["architecture"] != "arm64":
+        fail("%s is an image for %s" % (image, configuration["architecture"]))
+    run("tar", "--extract", "--file=" + blob(manifest["layers"][0]), "--directory=" + root)
+    return configuration["config"]
 
 
 def main():
@@ -90,40 +116,44 @@ def main():
     if shutil.which("qemu-aarch64-static") is None:
         print("packages_under_qemu: there is no qemu-aarch64-static, which Debian's package qemu-user-static has")
         sys.exit(3)
-    wheel, deb = (glob.glob(os.path.join(packages, pattern)) for pattern in ("zeroth-*_aarch64.whl", "zeroth_*_arm64.deb"))
-    if len(wheel) != 1 or len(deb) != 1:
-        fail("%s has no wheel for aarch64 or no Debian package for arm64: %s" % (packages, os.listdir(packages)))
-    version = re.search(r"zeroth-([^-]+)-", wheel[0]).group(1)
+    patterns = ("zeroth-*_aarch64.whl", "zeroth_*_arm64.deb", "zeroth_*_arm64.oci.tar")
+    found = [glob.glob(os.path.join(packages, pattern)) for pattern in patterns]
+    if any(len(files) != 1 for files in found):
+        fail("%s has %s, expected one file each of %s" % (packages, os.listdir(packages), " ".join(patterns)))
+    wheel, deb, image = (files[0] for files in found)
+    version = re.search(r"zeroth-([^-]+)-", wheel).group(1)
     with tempfile.TemporaryDirectory() as folder:
-        root, work = os.path.join(folder, "root"), os.path.join(folder, "work")
+        root, bare, layout, work = (os.path.join(folder, name) for name in ("root", "bare", "layout", "work"))
         shutil.copytree(sysroot, root, symlinks=True)
-        for path in [work] + [os.path.join(root, name) for name in ("dev", "emulators", "proc", "tmp", "work")]:
+        for path in [layout, work] + [os.path.join(root, name) for name in ("dev", "emulators", "proc", "tmp", "work")]:
             os.makedirs(path, exist_ok=True)
+        os.makedirs(os.path.join(bare, "emulators"))
         with open(os.path.join(ROOT, "README.md"), "rb") as text, open(os.path.join(work, "text.md"), "wb") as start:
             start.write(text.read(2000))
 
-        enter = ["unshare", "--user", "--map-root-user", "--mount", "bash", "-c", NAMESPACE, "enter", root, work]
+        def enter(place):
+            return ["unshare", "--user", "--map-root-user", "--mount", "bash", "-c", NAMESPACE, "enter", place, work]
 
         def inside(*command):
-            return run(*command, start=enter)
+            return run(*command, start=enter(root))
 
-        if subprocess.run([*enter, "/bin/true"], check=False).returncode != 0:
+        if subprocess.run([*enter(root), "/bin/true"], check=False).returncode != 0:
             print("packages_under_qemu: a user namespace with its own emulators cannot be made here")
             sys.exit(3)
-        print("== " + os.path.basename(deb[0]))
-        run("dpkg", "--root=" + root, "--force-not-root", "--log=/dev/null", "--install", deb[0])
+        print("== " + os.path.basename(deb))
+        run("dpkg", "--root=" + root, "--force-not-root", "--log=/dev/null", "--install", deb)
         check_machine(os.path.join(root, "usr/lib/zeroth"))
         run_commands(lambda *words: inside("/usr/bin/zeroth", *words), version, "/work/deb")
         complete = os.path.join(root, "usr/share/bash-completion/completions/zeroth")
         with open(complete, encoding="utf-8") as file:
             expect("complete", r"--world_size= ", file.read())
 
-        print("== " + os.path.basename(wheel[0]))
-        platform = re.search(r"manylinux_\w+", wheel[0]).group()
+        print("== " + os.path.basename(wheel))
+        platform = re.search(r"manylinux_\w+", wheel).group()
         target = os.path.join(root, "usr/lib/python3/dist-packages")
         run(sys.executable, "-m", "venv", os.path.join(folder, "venv"))
         run(os.path.join(folder, "venv/bin/pip"), "install", "--quiet", "--no-index", "--no-deps", "--disable-pip-version-check",
-            "--only-binary=:all:", "--platform=" + platform, "--target=" + target, wheel[0])
+            "--only-binary=:all:", "--platform=" + platform, "--target=" + target, wheel)
         check_machine(os.path.join(target, "zeroth"))
         run_commands(lambda *words: inside("/usr/bin/python3", "-m", "zeroth", *words), version, "/work/wheel")
         expect("import", r"^aarch64 0.*", inside("/usr/bin/python3", "-c", """
@@ -131,6 +161,11 @@ import platform, zeroth
 run = zeroth.train(data="/work/text.md", steps=2, seq_len=16, batch_size=1, world_size=1, sample_tokens=0, out="/work/python")
 losses = [record["loss"] for record in run if "loss" in record]
 print(platform.machine(), zeroth.__version__, losses, run.wait()["steps"])"""))
+
+        print("== " + os.path.basename(image))
+        process = unpack_image(image, layout, bare)
+        check_machine(bare)
+        run_commands(lambda *words: run(*process["Entrypoint"], *words, start=enter(bare)), version, "/work/image")
 
 
 if __name__ == "__main__":
