@@ -294,7 +294,7 @@ absl::Status GatedDeltaRuleBackward(const GatedDeltaRuleBackwardCall& call, Cuda
     float* const pieces = scratch.Take(RowPieces(rows) * heads);
     if (rows > 0) {
       ZEROTH_RETURN_IF_ERROR(ComputeDeltaTokens(call.forward, of_tokens, target, tokens));
-      // Once for all sequences: the first token of a sequence leaves zeros.
+      // Once for all sequences: a sequence's first token (IsFirst) leaves zeros.
       ZEROTH_CUDA_RETURN_IF_ERROR(cudaMemsetAsync(
           kept.dstates, 0, static_cast<size_t>(blocks * kStateRows * kColumns) * sizeof(float),
           target.stream));

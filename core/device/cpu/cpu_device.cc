@@ -4,7 +4,9 @@
 // interface.
 
 #include <omp.h>
+#include <sys/utsname.h>
 
+#include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <memory>
@@ -98,7 +100,8 @@ absl::StatusOr<std::shared_ptr<Device>> CreateCpuDevice(const DeviceOptions& opt
   return std::make_shared<CpuDevice>(options);
 }
 
-// Returns what Linux says of the first processor: its name on x86, and numbers on Arm.
+// Returns what Linux says of the first processor: its name on x86, numbers on Arm, and elsewhere
+// the architecture.
 absl::StatusOr<std::string> NameProcessor(const Device&) {
   std::ifstream processors("/proc/cpuinfo");
   std::vector<std::string> facts;
@@ -110,7 +113,10 @@ absl::StatusOr<std::string> NameProcessor(const Device&) {
       facts.emplace_back(absl::StripAsciiWhitespace(parts.second));
     }
   }
-  return absl::StrJoin(facts, " ");
+  if (!facts.empty()) return absl::StrJoin(facts, " ");
+  utsname system;
+  if (uname(&system) != 0) return absl::ErrnoToStatus(errno, "uname");
+  return system.machine;
 }
 
 const DeviceRegistration registration("cpu", CreateCpuDevice);
