@@ -114,14 +114,14 @@ bool FullBuffers::HasRoom(const Unit& unit, int64_t bytes) {
 }
 
 bool FullBuffers::HasSizeFor(const Unit& unit, int64_t bytes) {
-  const Holding& held = held_[static_cast<size_t>(unit.index())];
+  const HeldBuffer& held = held_[static_cast<size_t>(unit.index())];
   BufferSet* const shared = shared_of_[static_cast<size_t>(unit.accumulation())];
   return held.buffer.defined() && held.from == shared &&
          shared->SizeFor(bytes) == static_cast<int64_t>(held.buffer.bytes());
 }
 
 absl::StatusOr<Tensor> FullBuffers::Acquire(const Unit& unit, int64_t bytes, Stream& writer) {
-  Holding& held = held_[static_cast<size_t>(unit.index())];
+  HeldBuffer& held = held_[static_cast<size_t>(unit.index())];
   if (held.buffer.defined()) {
     return FailedPrecondition("unit '", unit.name(), "': it still has its ",
                               MemoryCategoryName(category_),
@@ -133,7 +133,7 @@ absl::StatusOr<Tensor> FullBuffers::Acquire(const Unit& unit, int64_t bytes, Str
 }
 
 void FullBuffers::Release(const Unit& unit, std::shared_ptr<Event> last_use) {
-  Holding held = std::exchange(held_[static_cast<size_t>(unit.index())], Holding());
+  HeldBuffer held = std::exchange(held_[static_cast<size_t>(unit.index())], HeldBuffer());
   // A unit whose shards are all full buffers needs none.
   if (held.buffer.defined()) held.from->Release(std::move(held.buffer), std::move(last_use));
 }

@@ -56,7 +56,7 @@ class FullBuffers {
   absl::Status Trim();
 
  private:
-  struct Holding {
+  struct HeldBuffer {
     Tensor buffer;
     BufferSet* from = nullptr;
   };
@@ -70,7 +70,7 @@ class FullBuffers {
   // The set for each Accumulation; nullptr if nothing is shared.
   std::array<BufferSet*, kAccumulationCount> shared_of_{};
   std::vector<Communicator*> groups_;  // whose transport registers buffers
-  std::vector<Holding> held_;          // by unit index
+  std::vector<HeldBuffer> held_;       // by unit index
   // The registered buffers of units that share none, by unit index.
   std::vector<std::unique_ptr<BufferSet>> own_;
   BufferSet unshared_;  // for all other buffers; keeps none

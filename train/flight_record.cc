@@ -107,7 +107,7 @@ std::string Describe(size_t index, const ByCalls& by_calls) {
 
 }  // namespace
 
-std::string WhoWaited(const std::vector<Json>& records, int world_size) {
+std::string WaitingRanksText(const std::vector<Json>& records, int world_size) {
   std::string text = "Why ranks ended:\n";
   std::vector<int> silent;
   size_t groups = 0;
@@ -171,8 +171,8 @@ absl::Status WriteFlightRecord(const std::string& directory, const Communicator&
     const std::vector<Json> records = ReadRecords(flight, world.size());
     if (records.size() > merged) {
       merged = records.size();
-      ZEROTH_RETURN_IF_ERROR(
-          ReplaceFile(absl::StrCat(flight, "/", kWhoWaitedFile), WhoWaited(records, world.size())));
+      ZEROTH_RETURN_IF_ERROR(ReplaceFile(absl::StrCat(flight, "/", kWhoWaitedFile),
+                                         WaitingRanksText(records, world.size())));
     }
     if (merged == size || absl::Now() > until) return absl::OkStatus();
     absl::SleepFor(absl::Milliseconds(20));

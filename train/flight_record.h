@@ -37,6 +37,6 @@ absl::Status WriteFlightRecord(const std::string& directory, const Communicator&
                                const absl::Status& error, absl::Duration patience);
 
 // Returns the text of who_waited.txt for these records of a world of `world_size` ranks.
-std::string WhoWaited(const std::vector<nlohmann::json>& records, int world_size);
+std::string WaitingRanksText(const std::vector<nlohmann::json>& records, int world_size);
 
 }  // namespace zeroth

@@ -35,10 +35,10 @@ nlohmann::json RecordOf(int rank, const std::vector<nlohmann::json>& groups) {
 
 TEST(FlightRecordTest, SaysWhoHasIssuedFewerCalls) {
   const std::string text =
-      WhoWaited({RecordOf(0, {Group("all", 5, "loss"), Group("left", 9, "h.1")}),
-                 RecordOf(1, {Group("all", 5, "loss"), Group("right", 7, "h.1")}),
-                 RecordOf(2, {Group("all", 4, "h.0"), Group("left", 9, "h.1")})},
-                4);
+      WaitingRanksText({RecordOf(0, {Group("all", 5, "loss"), Group("left", 9, "h.1")}),
+                        RecordOf(1, {Group("all", 5, "loss"), Group("right", 7, "h.1")}),
+                        RecordOf(2, {Group("all", 4, "h.0"), Group("left", 9, "h.1")})},
+                       4);
   EXPECT_THAT(text, HasSubstr("  rank 1: error 1\n"));
   EXPECT_THAT(text, HasSubstr("No record of rank 3:"));
   EXPECT_THAT(

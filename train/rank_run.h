@@ -66,7 +66,7 @@ class RankRun {
   struct Compared;
   using Windows = std::vector<std::pair<int64_t, int64_t>>;  // the first one, and how many
   // The windows of data that the run may read, from each checkpoint that it may resume.
-  absl::StatusOr<Windows> WindowsToCome();
+  absl::StatusOr<Windows> RemainingWindows();
   absl::Status FindRows(Compared& part);
   absl::Status ReadCache(const ModelSource& source, const std::string& attention, Compared& part);
   // On rank 0: keeps the losses for later runs. FailedPrecondition with --cache_dir=none.

@@ -74,7 +74,7 @@ struct RankRun::Compared {
   std::string damage{};  // of the file
 };
 
-absl::StatusOr<RankRun::Windows> RankRun::WindowsToCome() {
+absl::StatusOr<RankRun::Windows> RankRun::RemainingWindows() {
   const auto windows_of = [this](const RunLength& length, int64_t step, int64_t sequence) {
     return std::pair(sequence, SaturatingProduct(length.steps - step, SequencesPerStep(options_)));
   };
@@ -106,7 +106,7 @@ absl::Status RankRun::FindRows(Compared& part) {
   ZEROTH_ASSIGN_OR_RETURN(const DataLoader loader, DataLoader::Create(part.data, order));
   Windows windows = {{0, SaturatingProduct(options_.eval_batches, SequencesPerStep(options_))}};
   if (!is_held_out) {
-    ZEROTH_ASSIGN_OR_RETURN(windows, WindowsToCome());
+    ZEROTH_ASSIGN_OR_RETURN(windows, RemainingWindows());
   }
   for (const auto& [first, count] : windows) loader.MarkRows(first, count, part.needed);
   part.losses = NoReferenceLosses(part.needed, options_.seq_len);

@@ -200,7 +200,7 @@ absl::StatusOr<std::string> NewRunDirectory() {
                    "--out=DIRECTORY"));
 }
 
-absl::Status PointLatestTo(const std::string& out) {
+absl::Status UpdateLatestLink(const std::string& out) {
   const fs::path path = out;
   const std::string name = path.filename().string();
   if (path.parent_path() != kRunsDirectory || !RunNumber(name).has_value()) return absl::OkStatus();
@@ -216,7 +216,7 @@ absl::Status PointLatestTo(const std::string& out) {
   return WithAdvice(error, absl::StrCat("make the link ", link));
 }
 
-absl::Status CheckRunIsNoData(const TrainOptions& options) {
+absl::Status CheckOutIsOutsideData(const TrainOptions& options) {
   const std::string& out = options.out.empty() ? kRunsDirectory : options.out;
   for (const auto& [flag, spec] :
        {std::pair("--data=", options.data), std::pair("--eval_data=", options.eval_data)}) {

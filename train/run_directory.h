@@ -30,11 +30,11 @@ absl::StatusOr<std::string> KnownRunDirectory(const TrainOptions& options);
 absl::StatusOr<std::string> NewRunDirectory();
 
 // Points kRunsDirectory/latest to `out`, if NewRunDirectory made `out`.
-absl::Status PointLatestTo(const std::string& out);
+absl::Status UpdateLatestLink(const std::string& out);
 
 // InvalidArgument if options.out, or else kRunsDirectory, lies in a directory of --data or
 // --eval_data and would be read with it.
-absl::Status CheckRunIsNoData(const TrainOptions& options);
+absl::Status CheckOutIsOutsideData(const TrainOptions& options);
 
 // Creates `out`, the directory of the run, unless it exists. FailedPrecondition if it has files of
 // an earlier run and the options neither resume that run nor say --overwrite; InvalidArgument if

@@ -74,9 +74,9 @@ TEST(RunDirectoryTest, WhatARunWritesIsNotItsData) {
     TrainOptions options;
     options.data = data;
     options.out = out;
-    const absl::Status status = CheckRunIsNoData(options);
+    const absl::Status status = CheckOutIsOutsideData(options);
     std::swap(options.data, options.eval_data);
-    EXPECT_EQ(CheckRunIsNoData(options).code(), status.code());
+    EXPECT_EQ(CheckOutIsOutsideData(options).code(), status.code());
     return status;
   };
   for (const std::string& data :

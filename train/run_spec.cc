@@ -112,7 +112,7 @@ absl::StatusOr<RunSpec> ResolveRun(const TrainOptions& given) {
     ZEROTH_RETURN_IF_ERROR(ExpectWeightsToQuantize(options));
   }
   const bool writes = !options.dry_run && options.steps > 0;
-  if (writes) ZEROTH_RETURN_IF_ERROR(CheckRunIsNoData(options));
+  if (writes) ZEROTH_RETURN_IF_ERROR(CheckOutIsOutsideData(options));
   ZEROTH_ASSIGN_OR_RETURN(spec.ranks_are_threads, SetWorldSize(options));
   options.threads_per_rank = ThreadsPerRank(options);
   spec.config = ConfigOf(options);

@@ -127,7 +127,7 @@ absl::Status RunStore::Clear() {
     TrainOptions config = spec_.config;
     config.out = directory_;
     if (status.ok()) status = WriteConfig(directory_, config);
-    if (status.ok()) status = PointLatestTo(directory_);
+    if (status.ok()) status = UpdateLatestLink(directory_);
   }
   return AgreeOnStatus(world_, device_, status, "clear the directory");
 }

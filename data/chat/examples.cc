@@ -174,7 +174,7 @@ absl::StatusOr<Example> ParsePair(const nlohmann::ordered_json& json) {
     }
   } else {
     for (const char* const key : {"instruction", "question", "query", "input"}) {
-      if (!json.contains(key) || IsNothing(json[key])) continue;
+      if (!json.contains(key) || IsEmptyValue(json[key])) continue;
       return InvalidArgument("has \"", key, "\" and no \"prompt\"; --data_columns=prompt=", key,
                              " reads it as the prompt");
     }
@@ -252,15 +252,15 @@ absl::Status CheckKeys(RecordKind kind, const nlohmann::ordered_json& json, bool
         "--objective=kto, or leave such records out");
   }
   const auto tools = json.find("tools");
-  if (tools != json.end() && !IsNothing(*tools) && !NeedsTemplate(kind)) {
+  if (tools != json.end() && !IsEmptyValue(*tools) && !NeedsTemplate(kind)) {
     return InvalidArgument(
         "has \"tools\", which only conversations have; write the record as "
         "\"messages\", or leave the key out");
   }
   for (const absl::string_view key : kRefusedOfRecord) {
     const auto found = json.find(std::string(key));
-    if (found == json.end() || IsNothing(*found)) continue;
-    if (SaysWhetherLearned(key) && ReadLearned(key, *found).value_or(false)) continue;
+    if (found == json.end() || IsEmptyValue(*found)) continue;
+    if (IsLossMaskKey(key) && ReadLearned(key, *found).value_or(false)) continue;
     return InvalidArgument("has \"", key, "\", which is not read; ",
                            key == "functions" ? "--data_columns=tools=functions reads it as "
                                                 "\"tools\""

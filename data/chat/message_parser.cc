@@ -80,7 +80,7 @@ absl::StatusOr<ChatMessage> ParseMessage(const nlohmann::ordered_json& entry,
   }
   ChatMessage message;
   for (const auto& [key, value] : entry.items()) {
-    if (key == format.role || key == format.content || IsNothing(value)) continue;
+    if (key == format.role || key == format.content || IsEmptyValue(value)) continue;
     if (key == "reasoning_content") {
       if (!value.is_string()) {
         return absl::InvalidArgumentError("expected \"reasoning_content\", a string");
@@ -91,7 +91,7 @@ absl::StatusOr<ChatMessage> ParseMessage(const nlohmann::ordered_json& entry,
     } else if (key == "tool_calls") {
       ZEROTH_RETURN_IF_ERROR(CheckToolCalls(value));
       message.tool_calls = value;
-    } else if (SaysWhetherLearned(key)) {
+    } else if (IsLossMaskKey(key)) {
       ZEROTH_ASSIGN_OR_RETURN(const bool learned, ReadLearned(key, value));
       if (message.is_learned.value_or(learned) != learned) {
         return InvalidArgument("has \"", key, "\": ", learned ? "true" : "false",
@@ -143,11 +143,11 @@ const MessageFormat kShareGptFormat = {"from", "value",
                                        "observation or tool",
                                        &kOpenAiFormat};
 
-bool IsNothing(const nlohmann::ordered_json& value) {
+bool IsEmptyValue(const nlohmann::ordered_json& value) {
   return value.empty() || (value.is_string() && value.get_ref<const std::string&>().empty());
 }
 
-bool SaysWhetherLearned(absl::string_view key) { return IsOneOf(key, kLearned); }
+bool IsLossMaskKey(absl::string_view key) { return IsOneOf(key, kLearned); }
 
 absl::StatusOr<bool> ReadLearned(absl::string_view key, const nlohmann::ordered_json& value) {
   if (value.is_boolean()) return value.get<bool>();

@@ -31,11 +31,11 @@ absl::StatusOr<std::vector<ChatMessage>> ParseMessages(const nlohmann::ordered_j
                                                        const MessageFormat& format);
 
 // True for a value without content: null, "", [] and {}.
-bool IsNothing(const nlohmann::ordered_json& value);
+bool IsEmptyValue(const nlohmann::ordered_json& value);
 
 // True for a key that says whether a message is learned.
-bool SaysWhetherLearned(absl::string_view key);
-// Reads the value of a key for which SaysWhetherLearned is true. Refuses weights between 0 and 1,
+bool IsLossMaskKey(absl::string_view key);
+// Reads the value of a key for which IsLossMaskKey is true. Refuses weights between 0 and 1,
 // because the loss does not weigh messages.
 absl::StatusOr<bool> ReadLearned(absl::string_view key, const nlohmann::ordered_json& value);
 

@@ -137,7 +137,7 @@ CublasLt::~CublasLt() {
   if (handle_ != nullptr) static_cast<void>(cublasLtDestroy(handle_));
 }
 
-absl::Status CublasLt::AdmitSlow(const std::string& matmul) {
+absl::Status CublasLt::AllowSlowMatmul(const std::string& matmul) {
   if (!options_.allow_slow_kernels) {
     return Unimplemented(
         "cuBLASLt has no algorithm on this GPU for ", matmul,

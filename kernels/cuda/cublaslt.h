@@ -134,7 +134,7 @@ class CublasLt {
   // Checks whether a plain kernel, which is about a hundred times slower, may compute a matmul that
   // has no algorithm. If so, records `matmul` in slow_matmuls(); otherwise Unimplemented names
   // it.
-  absl::Status AdmitSlow(const std::string& matmul);
+  absl::Status AllowSlowMatmul(const std::string& matmul);
   const std::set<std::string>& slow_matmuls() const { return slow_matmuls_; }
 
   // Returns kStagingBytes of memory, allocated at the first call, for the next work on the stream.

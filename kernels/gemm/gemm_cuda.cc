@@ -43,7 +43,7 @@ absl::StatusOr<bool> MultiplyByBlas(const GemmCall& call, CublasLt& blas) {
 // Computes a matmul for which cuBLASLt has no algorithm.
 absl::Status MultiplyPlainly(const GemmCall& call, CublasLt& blas, const LaunchTarget& target) {
   if (call.m * call.n * call.k >= kSmallMatmul) {
-    ZEROTH_RETURN_IF_ERROR(blas.AdmitSlow(
+    ZEROTH_RETURN_IF_ERROR(blas.AllowSlowMatmul(
         absl::StrCat("[", call.m, ", ", call.k, "]", call.transpose_a ? " transposed" : "", " x [",
                      call.k, ", ", call.n, "]", call.transpose_b ? " transposed" : "", " in ",
                      DTypeName(call.dtype), " into ", DTypeName(call.c_dtype))));

@@ -2,7 +2,7 @@
 //
 // Matmuls on a GPU. cuBLASLt computes them with its epilogues if it has an algorithm. If it has one
 // only without the epilogue, our own epilogue follows. Otherwise our own plain kernel computes the
-// matmul, about a hundred times slower, which large matmuls must allow (CublasLt::AdmitSlow).
+// matmul, about a hundred times slower, which large matmuls must allow (CublasLt::AllowSlowMatmul).
 
 #pragma once
 

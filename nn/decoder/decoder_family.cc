@@ -49,7 +49,7 @@ absl::Status CheckKeys(const DecoderFamily& family, const nlohmann::json& json) 
     return std::any_of(keys.begin(), keys.end(), [&](const auto& key) { return key.name == name; });
   };
   for (const auto& [name, value] : json.items()) {
-    if (value.is_null() || IsHarmlessKey(name) || has(family.keys, name) ||
+    if (value.is_null() || IsIgnoredConfigKey(name) || has(family.keys, name) ||
         has(family.fixed, name) || (family.base.rotary && IsRopeKey(name)) || name == kLayerTypes ||
         (family.base.mixes_windows && !family.base.one_rope && name == kLocalRopeTheta)) {
       continue;

@@ -41,7 +41,7 @@ constexpr absl::string_view kHarmless[] = {
 
 }  // namespace
 
-bool IsHarmlessKey(absl::string_view key) {
+bool IsIgnoredConfigKey(absl::string_view key) {
   // GPT-2's head for classification has a group of keys.
   return absl::StartsWith(key, "summary_") ||
          std::find(std::begin(kHarmless), std::end(kHarmless), key) != std::end(kHarmless);

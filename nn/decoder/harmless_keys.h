@@ -11,7 +11,7 @@ namespace zeroth {
 // True for a key of config.json that changes nothing a decoder computes, in any family: what
 // transformers records about files and versions, options of generation, of outputs and of other
 // tasks, dropout (an option of the trainer), and attributes of an implementation.
-bool IsHarmlessKey(absl::string_view key);
+bool IsIgnoredConfigKey(absl::string_view key);
 
 // InvalidArgument for keys whose presence means that the weights, or what is computed from them,
 // are not those of the family: quantized weights, code beside the model, pruned heads, a decoder

@@ -42,7 +42,7 @@ absl::Status CheckTargets(const Module& model, const LoraOptions& options) {
     for (const LinearPart& part : layer->parts()) visit(ProjectionName(part));
   }
   for (const AdaptedModule* module : ModulesOf<const AdaptedModule>(model)) {
-    for (const std::string& name : module->MoreProjections()) visit(name);
+    for (const std::string& name : module->ExtraProjections()) visit(name);
     ZEROTH_RETURN_IF_ERROR(module->Validate(options));
   }
   for (const std::string& target : options.targets) {

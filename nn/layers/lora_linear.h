@@ -90,7 +90,7 @@ class AdaptedModule {
   virtual ~AdaptedModule() = default;
   virtual const std::vector<LoraAdapter>& adapters() const = 0;
   // The names of the projections that adapters may be on, without those of Linear::parts().
-  virtual std::vector<std::string> MoreProjections() const { return {}; }
+  virtual std::vector<std::string> ExtraProjections() const { return {}; }
   // An error if the module does not have what `options` selects.
   virtual absl::Status Validate(const LoraOptions& /*options*/) const { return absl::OkStatus(); }
 };

@@ -60,7 +60,7 @@ std::string Experts::ProjectionName(int64_t expert, const std::string& projectio
   return absl::StrCat(name(), ".", expert, ".", projection);
 }
 
-std::vector<std::string> Experts::MoreProjections() const {
+std::vector<std::string> Experts::ExtraProjections() const {
   std::vector<std::string> names;
   for (const ExpertProjection* projection : {&gate_, &up_, &out_}) {
     for (const Parameter* weight : projection->weights) {

@@ -81,7 +81,7 @@ class Experts : public PackingModule, public AdaptedModule {
   Role role() const override { return Role::kExperts; }
 
   const std::vector<LoraAdapter>& adapters() const override { return adapters_; }
-  std::vector<std::string> MoreProjections() const override;
+  std::vector<std::string> ExtraProjections() const override;
   // InvalidArgument for targets that are some of the experts; Unimplemented for DoRA and dropout.
   absl::Status Validate(const LoraOptions& options) const override;
 

@@ -120,7 +120,7 @@ class PendingCall {
     started_ = true;
     ZEROTH_RETURN_IF_ERROR(calls_.Arrive(rank_, collective_.call, buffers_));
     absl::Status moved;
-    if (HasData()) moved = MoveShare(collective_, rank_, calls_.buffers(), HostMover());
+    if (HasData()) moved = CopyRankPieces(collective_, rank_, calls_.buffers(), HostMover());
     calls_.Finish(rank_, HasData() && PeersUseMyBuffers());
     return moved;
   }
@@ -152,7 +152,7 @@ class PendingCall {
         ZEROTH_RETURN_IF_ERROR(stream.Wait(peer.ready));
       }
     }
-    if (HasData()) ZEROTH_RETURN_IF_ERROR(MoveShare(collective_, rank_, ranks, mover));
+    if (HasData()) ZEROTH_RETURN_IF_ERROR(CopyRankPieces(collective_, rank_, ranks, mover));
     ZEROTH_ASSIGN_OR_RETURN(group_->share_done(rank_), stream.Record());
     return absl::OkStatus();
   }

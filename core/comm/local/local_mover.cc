@@ -91,8 +91,8 @@ absl::Status CopyPieces(const Collective& own, int rank, absl::Span<const LocalB
 
 }  // namespace
 
-absl::Status MoveShare(const Collective& collective, int rank, absl::Span<const LocalBuffers> ranks,
-                       LocalMover& mover) {
+absl::Status CopyRankPieces(const Collective& collective, int rank,
+                            absl::Span<const LocalBuffers> ranks, LocalMover& mover) {
   switch (collective.op) {
     case CollectiveOp::kAllGather:
     case CollectiveOp::kAllToAll:

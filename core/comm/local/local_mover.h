@@ -34,8 +34,8 @@ LocalMover& HostMover();
 
 // Moves rank `rank`'s share of a collective's data. `ranks` has the buffers of all ranks. All ranks
 // must be in the same call, and none may reuse its buffers before all have moved their shares.
-absl::Status MoveShare(const Collective& collective, int rank, absl::Span<const LocalBuffers> ranks,
-                       LocalMover& mover);
+absl::Status CopyRankPieces(const Collective& collective, int rank,
+                            absl::Span<const LocalBuffers> ranks, LocalMover& mover);
 
 // Registers the movers of a type of device whose streams run behind the host. Put one at namespace
 // scope in the mover's .cc, in a target with alwayslink. Thread-safe, as NewLocalMover is.

@@ -53,8 +53,8 @@ bool CallsInFlight::IsIdle() {
   return entries_.empty();
 }
 
-std::optional<CollectiveCall> CallsInFlight::FindStuck(const ProcessWorld& world,
-                                                       absl::Duration timeout) {
+std::optional<CollectiveCall> CallsInFlight::FindHungCall(const ProcessWorld& world,
+                                                          absl::Duration timeout) {
   std::lock_guard<std::mutex> lock(mutex_);
   ForgetDoneLocked();
   // While ranks are missing, the coordinator enforces the timeout and names them.
@@ -260,7 +260,7 @@ void World::CheckHandles() {
 
 void World::CheckCallsInFlight() {
   for (const std::shared_ptr<CallsInFlight>& in_flight : in_flight_->Get()) {
-    const auto stuck = in_flight->FindStuck(*processes_, processes_->timeout());
+    const auto stuck = in_flight->FindHungCall(*processes_, processes_->timeout());
     if (!stuck.has_value()) continue;
     processes_->Break(absl::DeadlineExceededError(absl::StrCat(
         processes_->Failed(), ": timeout after ", absl::FormatDuration(processes_->timeout()),

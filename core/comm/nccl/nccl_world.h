@@ -47,7 +47,7 @@ class CallsInFlight {
   bool IsIdle();
   // Returns a call that all ranks have made, and that the device has been running for longer than
   // `timeout`.
-  std::optional<CollectiveCall> FindStuck(const ProcessWorld& world, absl::Duration timeout);
+  std::optional<CollectiveCall> FindHungCall(const ProcessWorld& world, absl::Duration timeout);
   // Names a call that the device has not finished, for messages; empty if there is none. Does not
   // ask the device, which might block.
   std::string Unfinished();
