@@ -21,7 +21,8 @@ constexpr absl::string_view kLoraB = ".lora_B";
 constexpr absl::string_view kScales = "_scales";                    // a packed weight's scales
 constexpr absl::string_view kMagnitude = ".lora_magnitude_vector";  // DoRA's, one for each output
 constexpr absl::string_view kRouterBias = ".e_score_correction_bias";
-constexpr absl::string_view kSinks = ".sinks";  // one for each head of an attention
+// Parameters of a mixer of tokens itself, with a number for each of its heads.
+constexpr absl::string_view kOfHeads[] = {".sinks", ".A_log", ".dt_bias"};
 
 const DivisionRule* FindRule(absl::Span<const DivisionRule> rules, const std::string& parameter) {
   const size_t dot = parameter.rfind('.');
@@ -29,7 +30,7 @@ const DivisionRule* FindRule(absl::Span<const DivisionRule> rules, const std::st
       absl::string_view(parameter).substr(std::min(dot, parameter.size()));
   const bool is_packed = absl::StartsWith(kind, ".weight_");
   if (!is_packed && kind != ".weight" && kind != ".bias" && kind != kLoraA && kind != kLoraB &&
-      kind != kMagnitude && kind != kRouterBias && kind != kSinks) {
+      kind != kMagnitude && kind != kRouterBias && std::ranges::count(kOfHeads, kind) == 0) {
     return nullptr;
   }
   const absl::string_view module = absl::string_view(parameter).substr(0, dot);

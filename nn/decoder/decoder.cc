@@ -152,6 +152,26 @@ std::unique_ptr<TokenMixer> MakeMixer(const std::string& attention, int64_t laye
               static_cast<float>(std::sqrt(head_dim / scalar))});
 }
 
+std::vector<DivisionRule> LinearAttentionRules(const DecoderConfig& config) {
+  const DecoderNames& names = config.names;
+  const std::string linear = names.linear_attention + ".";
+  const int64_t keys = config.linear_key_heads * config.linear_key_dim;
+  const int64_t values = config.linear_value_heads * config.linear_value_dim;
+  const int64_t heads = config.linear_value_heads;
+  std::vector<DivisionRule> rules = {{names.linear_attention, Division::kOutputs, {}, heads},
+                                     {linear + "norm", Division::kNormOfHeads},
+                                     {linear + names.linear_out, Division::kDepth, {}, heads}};
+  for (const std::string& name : {names.linear_z, names.linear_b, names.linear_a}) {
+    rules.push_back({linear + name, Division::kOutputs, {}, heads});
+  }
+  // A rank has the value heads of its key heads, so that whole key heads suffice.
+  for (const std::string& name : {names.linear_qkv, std::string("conv1d")}) {
+    rules.push_back(
+        {linear + name, Division::kOutputs, {keys, keys, values}, config.linear_key_heads});
+  }
+  return rules;
+}
+
 }  // namespace
 
 bool DecoderConfig::HasExperts(int64_t layer) const {
@@ -314,14 +334,6 @@ absl::StatusOr<Value> Decoder::Hidden(Context& context, const Tensor& tokens) {
 
 absl::StatusOr<std::vector<DivisionRule>> Decoder::DivisionRules() const {
   const DecoderNames& names = config_.names;
-  if (config_.mixes_linear) {
-    return Unimplemented("linear attention, as '", names.linear_attention,
-                         "', cannot be divided among tensor ranks; expected tensor_parallel=1");
-  }
-  if (config_.gated_attention) {
-    return Unimplemented("attention with gates of its output, as '", names.attention,
-                         "', cannot be divided among tensor ranks; expected tensor_parallel=1");
-  }
   if (!names.q_norm.empty() && config_.qk_norm_over_all_heads && config_.norm == NormKind::kLayer) {
     return Unimplemented(
         "norms over all heads together that have a bias, as '", names.q_norm,
@@ -344,8 +356,13 @@ absl::StatusOr<std::vector<DivisionRule>> Decoder::DivisionRules() const {
                                      {names.attention_out_norm, Division::kReplicated},
                                      {names.mlp_out_norm, Division::kReplicated},
                                      {names.positions, Division::kReplicated}};
+  if (config_.mixes_linear) {
+    // Before the others, since the name of another norm may be "norm" as well.
+    const std::vector<DivisionRule> linear = LinearAttentionRules(config_);
+    rules.insert(rules.begin(), linear.begin(), linear.end());
+  }
   std::vector<int64_t> sections;
-  if (names.qkv.size() == 1) sections = {q, kv, kv};
+  if (names.qkv.size() == 1) sections = {config_.gated_attention ? 2 * q : q, kv, kv};
   for (size_t i = 0; i < names.qkv.size(); ++i) {
     // For a fused qkv kv_heads suffices, since it divides heads.
     rules.push_back({attention + names.qkv[i], Division::kOutputs, sections,

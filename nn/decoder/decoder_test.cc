@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
-#include <numeric>
 #include <set>
 #include <string>
 #include <vector>
@@ -228,34 +227,34 @@ TEST(DecoderTest, LinearAttentionComputesDocumentsAsIfAlone) {
   EXPECT_GT(moved, 1e-2);  // without documents the second reads the first
 }
 
-TEST(DecoderTest, LinearAttentionAndGatesAreNotDividedAmongTensorRanks) {
+// Muon cuts a matrix of several at the same widths as tensor ranks do.
+TEST(DecoderTest, LinearAttentionAndGatesAreDividedByHeads) {
   DecoderFamily family = Linear();
   family.base.window_pattern = 2;
-  absl::Status status = Build(family, SmallConfig())->DivisionRules().status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_NE(status.ToString().find("linear attention, as 'linear_attn'"), std::string::npos)
-      << status;
-  family.base.mixes_linear = false;
-  status = Build(family, SmallConfig())->DivisionRules().status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_NE(status.ToString().find("gates of its output, as 'self_attn'"), std::string::npos)
-      << status;
-}
-
-// Muon cuts a matrix of queries, gates, keys and values at the widths of these.
-TEST(DecoderTest, PartsOfAMatrixWithGatesMakeItUp) {
-  DecoderFamily family = Linear();
-  family.base.mixes_linear = false;
   family.base.names.qkv = {"qkv_proj"};
+  family.base.linear_key_heads = 2;
+  family.base.linear_value_heads = 4;
   const std::unique_ptr<LanguageModel> model = Build(family, SmallConfig());
-  int found = 0;
+  const absl::Status divided = DivideModel(*model, {.size = 2}, 1);
+  ASSERT_TRUE(divided.ok()) << divided;
+  int fused = 0;
   for (const Parameter* parameter : model->Parameters()) {
-    if (!absl::StrContains(parameter->name(), "qkv_proj")) continue;
-    ++found;
-    const std::vector<int64_t>& parts = parameter->matrix().parts;
-    EXPECT_EQ(std::accumulate(parts.begin(), parts.end(), int64_t{0}), parameter->shape().dim(0));
+    if (absl::StrContains(parameter->name(), "qkv")) {
+      ++fused;
+      EXPECT_EQ(parameter->part()->sections, parameter->matrix().parts) << parameter->name();
+    }
+    if (!absl::EndsWith(parameter->name(), "conv1d.weight")) continue;
+    std::vector<int64_t> channels;  // of queries, keys and values: [4, 8), [12, 16), [22, 28)
+    for (const ElementRun& run : parameter->GlobalRuns(0, parameter->numel())) {
+      for (int64_t i = 0; i < run.numel; i += 3) channels.push_back((run.global_begin + i) / 3);
+    }
+    EXPECT_EQ(channels, std::vector<int64_t>({4, 5, 6, 7, 12, 13, 14, 15, 22, 23, 24, 25, 26, 27}));
   }
-  EXPECT_GT(found, 0);
+  EXPECT_EQ(fused, 2);
+  const absl::Status refused = DivideModel(*Build(family, SmallConfig()), {.size = 4}, 0);
+  EXPECT_EQ(refused.message(),
+            "parameter 'model.layers.0.linear_attn.conv1d.weight': 2 heads cannot be divided among "
+            "4 tensor ranks; expected a divisor of 2");
 }
 
 // A model computes the same for packed documents as for each alone, and a token attends no further

@@ -7,6 +7,7 @@
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/nn/ops/basic.h"
 #include "zeroth/nn/ops/delta_net.h"
+#include "zeroth/nn/tensor_ranks.h"
 
 namespace zeroth {
 
@@ -38,20 +39,31 @@ absl::StatusOr<Value> GatedDeltaNet::Forward(Context& context, const Value& x) {
   return HookedOne(context, x, [this](Context& c, const Value& in) { return Compute(c, in); });
 }
 
+DeltaNetShape GatedDeltaNet::shape() const {
+  DeltaNetShape shape = shape_;
+  const Parameter& weight = *qkv_->parts()[0].weight;
+  if (!IsDivided(weight)) return shape;
+  shape.key_heads /= weight.part()->count;
+  shape.value_heads /= weight.part()->count;
+  return shape;
+}
+
 absl::StatusOr<Value> GatedDeltaNet::Compute(Context& context, const Value& x) {
   if (context.cache() != nullptr) {
     return Unimplemented("'", name(), "': linear attention with a cache of keys and values");
   }
+  const DeltaNetShape here = shape();
+  const bool of_heads = IsDivided(*qkv_->parts()[0].weight);
   ZEROTH_ASSIGN_OR_RETURN(Value qkv, qkv_->Forward(context, x));
   ZEROTH_ASSIGN_OR_RETURN(Value z, z_->Forward(context, x));
   ZEROTH_ASSIGN_OR_RETURN(const Value gates, gates_->Forward(context, x));
   ZEROTH_ASSIGN_OR_RETURN(qkv, ShortConvolutionOp(context, qkv, *convolution_));
   ZEROTH_ASSIGN_OR_RETURN(Value heads,
-                          GatedDeltaRuleOp(context, qkv, gates, *log_decay_, *dt_bias_, shape_));
+                          GatedDeltaRuleOp(context, qkv, gates, *log_decay_, *dt_bias_, here));
   const Shape wide = heads.data.shape();
-  const Shape apart({wide.dim(0), wide.dim(1), shape_.value_heads, shape_.value_dim});
+  const Shape apart({wide.dim(0), wide.dim(1), here.value_heads, here.value_dim});
   ZEROTH_ASSIGN_OR_RETURN(heads, ReshapeOp(context, heads, apart));
-  ZEROTH_ASSIGN_OR_RETURN(heads, norm_->Forward(context, heads));
+  ZEROTH_ASSIGN_OR_RETURN(heads, norm_->Forward(context, heads, of_heads));
   ZEROTH_ASSIGN_OR_RETURN(heads, ReshapeOp(context, heads, wide));
   ZEROTH_ASSIGN_OR_RETURN(z, ActivationOp(context, z, ActivationFunction::kSilu));
   ZEROTH_ASSIGN_OR_RETURN(heads, MultiplyOp(context, heads, z));

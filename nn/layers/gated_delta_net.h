@@ -36,6 +36,8 @@ class GatedDeltaNet : public TokenMixer {
 
  private:
   absl::StatusOr<Value> Compute(Context& context, const Value& x);
+  // The shape of this rank's heads, which are a part of all heads if the projections are divided.
+  DeltaNetShape shape() const;
   DeltaNetShape shape_;
   Linear* qkv_;
   Linear* z_;

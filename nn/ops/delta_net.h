@@ -10,8 +10,8 @@
 
 namespace zeroth {
 
-// Documents of both operations are those of Context::document_starts. Neither takes parameters that
-// are divided among tensor ranks.
+// Documents of both operations are those of Context::document_starts. Parameters may be divided
+// among tensor ranks, each of which has whole heads, and their channels.
 
 // silu(causal convolution of each channel of x [batch, seq, channels]), with `weight` [channels, 1,
 // width].

@@ -112,6 +112,21 @@ TEST(TensorResumeTest, HopsWithNormsOverAllHeadsKeepTheBits) {
   ExpectThatHopsKeepTheBits(Scratch(), fixed, {"--world_size=4"}, {"--strategy=shard_optimizer"});
 }
 
+// Linear attention, whose convolution has three dimensions and is divided in sections.
+TEST(TensorResumeTest, HopsOfLinearAttentionKeepTheBits) {
+  const fs::path out = Scratch();
+  nlohmann::json config = nlohmann::json::parse(Read("tests/testdata/qwen3_5_tiny/config.json"));
+  config["num_key_value_heads"] = config["linear_num_key_heads"] = 4;
+  config["linear_num_value_heads"] = 8;
+  Write(out / "config.json", config.dump());
+  const Flags model = {"--init_from=", "--model=" + (out / "config.json").string(),
+                       "--deterministic_batch=4", "--deterministic_tensor=4", "--batch_size=1"};
+  for (const Flags& more : {Flags(), Flags{"--optimizer=muon", "--muon_split_qkv", "--lr=1e-3"}}) {
+    ExpectThatHopsKeepTheBits(out / (more.empty() ? "adamw" : "muon"), With(model, more),
+                              {"--world_size=4"}, {"--strategy=shard_optimizer"});
+  }
+}
+
 // A mixture of experts that is balanced, with a dense layer and norms of heads.
 TEST(TensorResumeTest, HopsOfExpertsKeepTheBits) {
   const fs::path out = Scratch();

@@ -44,8 +44,8 @@ std::vector<RunSetup> AllSetups() {
   }
   RunSetup four = Divided("gpt2_tiny", 4, 4).front();
   setups.push_back(four);
-  // Sinks, norms over all heads, and mixtures of experts.
-  for (const char* model : {"gpt_oss_tiny", "olmo2_tiny", "qwen3_moe_tiny"}) {
+  // Sinks, norms over all heads, linear attention, and mixtures of experts.
+  for (const char* model : {"gpt_oss_tiny", "olmo2_tiny", "qwen3_5_tiny", "qwen3_moe_tiny"}) {
     for (const int world_size : {2, 4}) {
       for (const RunSetup& setup : Divided(model, world_size, 2)) setups.push_back(setup);
     }
@@ -61,7 +61,6 @@ std::vector<RunSetup> AllSetups() {
     setups.push_back(Divided(model, 4, 2).back());
   }
   for (const char* model : Families()) {
-    if (std::string(model) == "qwen3_5_tiny") continue;  // linear attention is not divided
     RunSetup sequence = Divided(model, 4, 2).back();
     // The gate of a shared expert does not support it.
     sequence.tensor.sequence = std::string(model) != "qwen2_moe_tiny";
@@ -98,7 +97,8 @@ using TensorSettingsTest = OnTestDevice;
 
 // With tensor ranks, too, sharding over the other ranks changes no bit.
 TEST_F(TensorSettingsTest, StrategiesGiveTheSameBits) {
-  for (const char* model : {"gpt2_tiny", "llama_tiny", "olmo2_tiny", "qwen3_moe_tiny"}) {
+  for (const char* model :
+       {"gpt2_tiny", "llama_tiny", "olmo2_tiny", "qwen3_5_tiny", "qwen3_moe_tiny"}) {
     const std::vector<RunSetup> setups = Divided(model, 4, 2);
     for (size_t i = 1; i < setups.size(); ++i) {
       SCOPED_TRACE(setups[i].ToString());
@@ -109,7 +109,7 @@ TEST_F(TensorSettingsTest, StrategiesGiveTheSameBits) {
 
 TEST_F(TensorSettingsTest, OffloadLayoutAndRecomputationChangeNothing) {
   for (const char* model : {"gemma2_tiny", "gemma3_tiny", "gpt_oss_tiny", "llama_tiny",
-                            "olmo2_tiny", "qwen3_moe_tiny"}) {
+                            "olmo2_tiny", "qwen3_5_tiny", "qwen3_moe_tiny"}) {
     RunSetup plain = Divided(model, 4, 2).front();
     plain.strategy = "full_shard";
     plain.steps = 4;
@@ -175,7 +175,7 @@ TEST_F(TensorSettingsTest, DeterministicPiecesGiveTheSameBits) {
   for (const MixedPrecision& precision : {MixedPrecision(), bf16}) {
     for (const char* model :
          {"gemma2_tiny", "gemma3_tiny", "gpt2_tiny", "gpt_oss_tiny", "llama_tiny", "olmo2_tiny",
-          "phi3_tiny", "qwen3_tiny", "qwen3_moe_tiny"}) {
+          "phi3_tiny", "qwen3_tiny", "qwen3_5_tiny", "qwen3_moe_tiny"}) {
       RunSetup one;
       one.model = model;
       one.precision = precision;

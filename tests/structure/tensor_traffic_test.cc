@@ -167,6 +167,38 @@ TEST(TensorTrafficTest, ExpertsAddTheGradientOfTheirTokensWeights) {
     EXPECT_EQ(SentInAStep(config, sequence), expected) << "sequence " << sequence;
   }
 }
+
+// Three layers of linear attention read its input, where attention has one.
+TEST(TensorTrafficTest, LinearAttentionSumsThreeGradientsOfItsInput) {
+  constexpr int64_t kLinear = kBlocks - 1;  // the last block has Qwen3's attention
+  constexpr int64_t kHeadDim = 32;
+  constexpr int64_t kValueDim = 8;
+  nlohmann::json config = LlamaLike("qwen3_5_text");
+  config.update({{"head_dim", kHeadDim},
+                 {"full_attention_interval", kBlocks},
+                 {"linear_num_key_heads", 2},
+                 {"linear_num_value_heads", 4},
+                 {"linear_key_head_dim", 6},
+                 {"linear_value_head_dim", kValueDim}});
+  for (const bool sequence : {false, true}) {
+    ByOp expected = DenseTraffic(sequence, 2 * kBlocks + 1);
+    Sent& sums = expected[CollectiveOp::kAllReduce];
+    // Norms of heads are replicated, and each rank has the gradient of its heads.
+    sums.calls += kLinear + 2;
+    sums.bytes += (kLinear * kValueDim + 2 * kHeadDim) * 4;
+    if (!sequence) {
+      sums.calls += 2 * kLinear;
+      sums.bytes += 2 * kLinear * kActivationBytes;
+    } else {
+      expected[CollectiveOp::kReduceScatter].calls += 2 * kLinear;
+      expected[CollectiveOp::kReduceScatter].bytes += 2 * kLinear * kActivationBytes / 2;
+      expected[CollectiveOp::kAllGather].calls += 4 * kLinear;
+      expected[CollectiveOp::kAllGather].bytes += 4 * kLinear * kActivationBytes / 2;
+    }
+    EXPECT_EQ(SentInAStep(config, sequence), expected) << "sequence " << sequence;
+  }
+}
+
 // Norms and the biases of row-parallel layers are replicated. All other parameters of a block are
 // divided among ranks, and ParameterCount counts each once.
 TEST(TensorTrafficTest, ARankHoldsItsParts) {
