@@ -302,6 +302,11 @@ std::vector<Parameter*> SavedParameters(const Module& module) {
 absl::Status FreezeAllButAdapters(const Module& model, const LoraOptions& options) {
   ZEROTH_RETURN_IF_ERROR(ValidatePackedWeights(model));
   ZEROTH_RETURN_IF_ERROR(CheckTargets(model, options));
+  if (LoraAdapters(model).empty()) {
+    return Unimplemented(
+        "LoRA: this model has no adapters, and everything would be frozen; expected a model that "
+        "passes ModelOptions::lora to BuildLinear");
+  }
   for (Parameter* parameter : model.Parameters()) parameter->set_requires_grad(false);
   ZEROTH_RETURN_IF_ERROR(TrainSavedModules(model, options));
   for (const LoraAdapter& adapter : LoraAdapters(model)) {

@@ -149,7 +149,7 @@ std::vector<Parameter*> SavedParameters(const Module& module);
 // Freezes every parameter of `model` except for its adapters and options.modules_to_save. Call it
 // before the model is sharded. Errors of ValidatePackedWeights. InvalidArgument names a target that
 // matches no projection, or a module to save that matches no module, and lists the names that the
-// model has; or a module to save that has an adapter.
+// model has; or a module to save that has an adapter. Unimplemented if the model has no adapters.
 absl::Status FreezeAllButAdapters(const Module& model, const LoraOptions& options);
 
 }  // namespace zeroth

@@ -302,6 +302,16 @@ TEST(LoraLinearTest, ATargetThatNobodyIsCalledIsNamedWithThoseThereAre) {
   EXPECT_NE(status.ToString().find("k, q, v"), std::string::npos) << status;
 }
 
+// A model that passes no options on would train nothing.
+TEST(LoraLinearTest, AModelWithoutAdaptersIsRefused) {
+  const Case test_case = {WeightLayout::kOutIn, {2, 5, {4, 2, 3}, 2}};
+  const Linear layer("attn", LinearOptionsFor(test_case, /*bias=*/false));
+  const absl::Status status = FreezeAllButAdapters(layer, LoraOptionsFor(test_case, {"q"}));
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_NE(status.ToString().find("has no adapters"), std::string::npos) << status;
+  EXPECT_TRUE(layer.Parameters()[0]->requires_grad());
+}
+
 TEST(LoraLinearTest, ModulesToSaveAreTrainedInFull) {
   const Case test_case = {WeightLayout::kInOut, {2, 5, {4, 2, 3}, 2}};
   LoraOptions lora = LoraOptionsFor(test_case, {"q"});
