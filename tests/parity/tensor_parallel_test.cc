@@ -48,10 +48,10 @@ std::vector<RunSetup> AllSetups() {
   for (const char* model : {"gpt_oss_tiny", "olmo2_tiny", "qwen3_5_tiny", "qwen3_moe_tiny"}) {
     for (const int world_size : {2, 4}) {
       for (const RunSetup& setup : Divided(model, world_size, 2)) setups.push_back(setup);
+      RunSetup pieces = Divided(model, world_size, 2).back();
+      pieces.tensor.deterministic = 4;
+      setups.push_back(pieces);
     }
-    RunSetup pieces = Divided(model, 4, 2).back();
-    pieces.tensor.deterministic = 4;
-    setups.push_back(pieces);
   }
   setups.push_back(Divided("olmo2_tiny", 4, 4).front());
   // Norms of heads, projections with and without biases or side by side, and Mixtral's experts.
