@@ -346,7 +346,7 @@ void ExpectNear(const NamedValues& actual, const NamedValues& expected, double t
 
 // Adapters of layers that are divided by outputs, sections of fused ones included, and by depth.
 TEST(LoraTensorTest, GradientsAndStepsAreThoseOfUndividedLayers) {
-  for (const char* model : {"gpt2_tiny", "llama_tiny", "qwen3_moe_tiny"}) {
+  for (const char* model : {"gpt2_tiny", "llama_tiny", "qwen3_5_tiny", "qwen3_moe_tiny"}) {
     const TinySetup whole = Divided(model, "no_shard", {});
     const absl::StatusOr<Gradients> expected = FirstGradients(whole, nullptr);
     const absl::StatusOr<Trained> trained = TrainAdapters(whole);
@@ -376,7 +376,7 @@ TEST(LoraTensorTest, GradientsAndStepsAreThoseOfUndividedLayers) {
 
 // Muon joins the divided one of A and B, and takes the whole one, a router or saved modules once.
 TEST(LoraTensorTest, MuonGivesTheSameBitsFromFixedPieces) {
-  for (const char* model : {"gpt2_tiny", "llama_tiny", "qwen3_moe_tiny"}) {
+  for (const char* model : {"gpt2_tiny", "llama_tiny", "qwen3_5_tiny", "qwen3_moe_tiny"}) {
     const auto train = [&](const char* strategy, int tensor_ranks) {
       TinySetup setup = Divided(model, strategy, {tensor_ranks, 4});
       setup.trainer.optimizer = "muon";
@@ -394,7 +394,7 @@ TEST(LoraTensorTest, MuonGivesTheSameBitsFromFixedPieces) {
 }
 
 TEST(LoraTensorTest, FixedPiecesGiveTheSameBits) {
-  for (const char* model : {"gpt2_tiny", "llama_tiny", "qwen3_moe_tiny"}) {
+  for (const char* model : {"gpt2_tiny", "llama_tiny", "qwen3_5_tiny", "qwen3_moe_tiny"}) {
     const absl::StatusOr<Trained> one = TrainAdapters(Divided(model, "no_shard", {1, 4}));
     ASSERT_TRUE(one.ok()) << one.status();
     EXPECT_LT(one->losses.back(), one->losses.front() - 0.01f);

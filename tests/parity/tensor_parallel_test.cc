@@ -48,10 +48,10 @@ std::vector<RunSetup> AllSetups() {
   for (const char* model : {"gpt_oss_tiny", "olmo2_tiny", "qwen3_5_tiny", "qwen3_moe_tiny"}) {
     for (const int world_size : {2, 4}) {
       for (const RunSetup& setup : Divided(model, world_size, 2)) setups.push_back(setup);
+      RunSetup pieces = Divided(model, world_size, 2).back();
+      pieces.tensor.deterministic = 4;
+      setups.push_back(pieces);
     }
-    RunSetup pieces = Divided(model, 4, 2).back();
-    pieces.tensor.deterministic = 4;
-    setups.push_back(pieces);
   }
   setups.push_back(Divided("olmo2_tiny", 4, 4).front());
   // Norms of heads, projections with and without biases or side by side, and Mixtral's experts.
@@ -144,7 +144,8 @@ TEST_F(TensorSettingsTest, Bf16IsAsGoodAsWithout) {
   for (const auto& [model, sequence] :
        {std::pair("llama_tiny", false), std::pair("llama_tiny", true),
         std::pair("gemma2_tiny", true), std::pair("gemma3_tiny", true),
-        std::pair("olmo2_tiny", false), std::pair("qwen3_moe_tiny", true)}) {
+        std::pair("olmo2_tiny", false), std::pair("qwen3_5_tiny", true),
+        std::pair("qwen3_moe_tiny", true)}) {
     SCOPED_TRACE(model);
     RunSetup divided = Divided(model, 4, 2).front();
     divided.strategy = "full_shard";
@@ -162,8 +163,10 @@ TEST_F(TensorSettingsTest, Bf16IsAsGoodAsWithout) {
     }
     // Rounded logits send some tokens to other experts, whose gradients are then far apart.
     if (std::string(model) == "qwen3_moe_tiny") continue;
-    // gemma3_tiny has six layers: transformers' own gradients in bf16 are up to 0.12 off.
-    const double tolerance = std::string(model) == "gemma3_tiny" ? 0.12 : 5e-2;
+    // gemma3_tiny has six layers: transformers' own gradients in bf16 are up to 0.12 off. Those of
+    // qwen3_5_tiny's decays are 0.073 off without tensor ranks.
+    double tolerance = std::string(model) == "gemma3_tiny" ? 0.12 : 5e-2;
+    if (std::string(model) == "qwen3_5_tiny") tolerance = 0.1;
     ExpectClose(record.first_gradients, reference->first_gradients, tolerance, "gradient");
   }
 }
