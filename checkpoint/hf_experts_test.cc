@@ -85,7 +85,7 @@ TEST(HfExpertsTest, Mxfp4IsReadAsBlocksOfGguf) {
   // Experts follow each other in their stack; bytes past one must not be those of the next.
   const int64_t all = kInner * kHidden / 32 * 17;
   for (const int64_t begin : {int64_t{-1}, all}) {
-    for (const int expert : {0, kExperts - 1}) {
+    for (const int64_t expert : {int64_t{0}, kExperts - 1}) {
       const std::string name = absl::StrCat(kLayer, expert, ".up_proj.weight");
       EXPECT_EQ(files->ReadBlocks(name, begin, absl::MakeSpan(byte)).code(),
                 absl::StatusCode::kOutOfRange)
