@@ -30,7 +30,8 @@ namespace {
 
 constexpr absl::string_view kExperts = ".mlp.experts.";
 constexpr char kQuantization[] = "quantization_config";
-// Elements of a stack that are read at a time to be transposed, and rows of a tile of them.
+// Elements of a stack that are read at a time to be transposed, or bytes of its blocks; and rows of
+// a tile of elements.
 constexpr int64_t kStrip = int64_t{1} << 20;
 constexpr int64_t kTile = 16;
 
@@ -82,13 +83,8 @@ class SeparateExpertWeights final : public WeightsSource, public PackedBlocks {
     if (found == places_.end()) return MissingTensor(name);
     const Place& place = found->second;
     if (place.kind == Place::Kind::kWhole) return all_->ReadElements(place.stored, begin, out);
-    const int64_t numel = Find(name)->shape.numel();
-    const auto count = static_cast<int64_t>(out.size());
-    if (begin < 0 || count > numel || begin > numel - count) {
-      return absl::OutOfRangeError(absl::StrCat(description(), ": elements [", begin, ", ", begin,
-                                                " + ", count, ") of tensor \"", name,
-                                                "\", which has ", numel));
-    }
+    ZEROTH_RETURN_IF_ERROR(
+        CheckRange(name, "elements", begin, out.size(), Find(name)->shape.numel()));
     return place.kind == Place::Kind::kBias ? ReadBias(place, begin, out)
                                             : ReadMatrix(place, begin, out);
   }
@@ -98,11 +94,21 @@ class SeparateExpertWeights final : public WeightsSource, public PackedBlocks {
     if (blocks().count(name) == 0) return MissingTensor(name);
     const Place& place = places_.find(name)->second;
     const int64_t row_bytes = place.columns / kMxfp4Block * kGgufMxfp4Bytes;
+    ZEROTH_RETURN_IF_ERROR(CheckRange(name, "bytes of blocks", begin, out.size(),
+                                      place.rows / place.step * row_bytes));
+    const int64_t most = std::max<int64_t>(kStrip / (place.step * row_bytes), 1);
     while (!out.empty()) {
-      const int64_t row = place.first + place.step * (begin / row_bytes);
-      ZEROTH_ASSIGN_OR_RETURN(const std::vector<uint8_t> bytes, GgufRow(place, row));
+      const int64_t row = begin / row_bytes;
       const int64_t skipped = begin % row_bytes;
-      const int64_t count = std::min(static_cast<int64_t>(out.size()), row_bytes - skipped);
+      const int64_t wanted = skipped + static_cast<int64_t>(out.size());
+      const int64_t rows = std::min(most, (wanted + row_bytes - 1) / row_bytes);
+      // With the other projection's rows between them: a read for each row would be slow.
+      ZEROTH_ASSIGN_OR_RETURN(
+          const Mxfp4Bytes read,
+          ReadMxfp4(place, place.first + place.step * row, place.step * (rows - 1) + 1));
+      const std::vector<uint8_t> bytes = GgufBlocksOfMxfp4(
+          read.codes, read.scales, {.blocks = row_bytes / kGgufMxfp4Bytes, .step = place.step});
+      const int64_t count = std::min(wanted, rows * row_bytes) - skipped;
       std::copy_n(bytes.begin() + skipped, count, out.begin());
       out.remove_prefix(static_cast<size_t>(count));
       begin += count;
@@ -113,6 +119,16 @@ class SeparateExpertWeights final : public WeightsSource, public PackedBlocks {
  private:
   explicit SeparateExpertWeights(std::shared_ptr<const HfWeights> all)
       : WeightsSource(all->description()), all_(std::move(all)) {}
+
+  // OutOfRange unless [begin, begin + count) is a part of a tensor's `all` units, called `what`.
+  absl::Status CheckRange(absl::string_view name, absl::string_view what, int64_t begin,
+                          size_t count, int64_t all) const {
+    const auto most = static_cast<int64_t>(count);
+    if (begin >= 0 && most <= all && begin <= all - most) return absl::OkStatus();
+    return absl::OutOfRangeError(absl::StrCat(description(), ": ", what, " [", begin, ", ", begin,
+                                              " + ", count, ") of tensor \"", name,
+                                              "\", which has ", all));
+  }
 
   absl::Status AddStored(const std::string& name, const SafetensorsEntry& entry) {
     const size_t at = absl::string_view(name).find(kExperts);
@@ -283,27 +299,25 @@ class SeparateExpertWeights final : public WeightsSource, public PackedBlocks {
     return absl::OkStatus();
   }
 
-  // Returns the blocks of a row of an expert as GGUF stores them.
-  absl::StatusOr<std::vector<uint8_t>> GgufRow(const Place& place, int64_t row) const {
+  struct Mxfp4Bytes {
+    std::vector<uint8_t> codes;
+    std::vector<uint8_t> scales;
+  };
+  // Reads rows [row, row + rows) of an expert in its stack.
+  absl::StatusOr<Mxfp4Bytes> ReadMxfp4(const Place& place, int64_t row, int64_t rows) const {
     const int64_t blocks = place.columns / kMxfp4Block;
-    const int64_t at = (place.expert * place.rows + row) * blocks;
-    ZEROTH_ASSIGN_OR_RETURN(
-        const std::vector<uint8_t> codes,
-        all_->RawBytes(place.stored, at * kMxfp4BlockBytes, (at + blocks) * kMxfp4BlockBytes));
-    ZEROTH_ASSIGN_OR_RETURN(const std::vector<uint8_t> scales,
-                            all_->RawBytes(place.scales, at, at + blocks));
-    return GgufBlocksOfMxfp4(codes, scales);
+    const int64_t begin = (place.expert * place.rows + row) * blocks;
+    const int64_t end = begin + rows * blocks;
+    Mxfp4Bytes bytes;
+    ZEROTH_ASSIGN_OR_RETURN(bytes.codes, all_->RawBytes(place.stored, begin * kMxfp4BlockBytes,
+                                                        end * kMxfp4BlockBytes));
+    ZEROTH_ASSIGN_OR_RETURN(bytes.scales, all_->RawBytes(place.scales, begin, end));
+    return bytes;
   }
 
   absl::Status Decode(const Place& place, absl::Span<float> out) const {
-    const int64_t blocks = place.rows * (place.columns / kMxfp4Block);
-    const int64_t first = place.expert * blocks;
-    ZEROTH_ASSIGN_OR_RETURN(const std::vector<uint8_t> codes,
-                            all_->RawBytes(place.stored, first * kMxfp4BlockBytes,
-                                           (first + blocks) * kMxfp4BlockBytes));
-    ZEROTH_ASSIGN_OR_RETURN(const std::vector<uint8_t> scales,
-                            all_->RawBytes(place.scales, first, first + blocks));
-    DecodeMxfp4(codes, scales, out);
+    ZEROTH_ASSIGN_OR_RETURN(const Mxfp4Bytes bytes, ReadMxfp4(place, 0, place.rows));
+    DecodeMxfp4(bytes.codes, bytes.scales, out);
     return absl::OkStatus();
   }
 

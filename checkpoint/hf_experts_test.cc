@@ -4,6 +4,7 @@
 
 #include "zeroth/checkpoint/hf_experts.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -66,16 +67,31 @@ TEST(HfExpertsTest, Mxfp4IsReadAsBlocksOfGguf) {
     const Shape& shape = model->weights().Find(name)->shape;
     const PackedShape of = {format, shape.dim(0), shape.dim(1)};
     std::vector<uint8_t> bytes(static_cast<size_t>(of.rows * of.CodeBytes(of.cols)));
-    for (size_t begin = 0; begin < bytes.size(); begin += 23) {
-      const absl::Status read = files->ReadBlocks(name, static_cast<int64_t>(begin),
-                                                  absl::MakeSpan(bytes).subspan(begin, 23));
-      ASSERT_TRUE(read.ok()) << read;
+    // A part of a row, several rows, and the whole matrix.
+    for (const size_t piece : {size_t{23}, size_t{100}, bytes.size()}) {
+      std::fill(bytes.begin(), bytes.end(), uint8_t{0});
+      for (size_t begin = 0; begin < bytes.size(); begin += piece) {
+        const absl::Status read = files->ReadBlocks(name, static_cast<int64_t>(begin),
+                                                    absl::MakeSpan(bytes).subspan(begin, piece));
+        ASSERT_TRUE(read.ok()) << read;
+      }
+      const auto values = UnpackMatrix(of, bytes, {});
+      ASSERT_TRUE(values.ok()) << values.status();
+      // Blocks of GGUF have no negative zero, which == does not tell from zero.
+      EXPECT_TRUE(*values == Values(model->weights(), name)) << name;
     }
-    const auto values = UnpackMatrix(of, bytes, {});
-    ASSERT_TRUE(values.ok()) << values.status();
-    EXPECT_TRUE(*values == Values(model->weights(), name)) << name;
   }
   std::vector<uint8_t> byte(1);
+  // Experts follow each other in their stack; bytes past one must not be those of the next.
+  const int64_t all = kInner * kHidden / 32 * 17;
+  for (const int64_t begin : {int64_t{-1}, all}) {
+    for (const int64_t expert : {int64_t{0}, kExperts - 1}) {
+      const std::string name = absl::StrCat(kLayer, expert, ".up_proj.weight");
+      EXPECT_EQ(files->ReadBlocks(name, begin, absl::MakeSpan(byte)).code(),
+                absl::StatusCode::kOutOfRange)
+          << name << " from " << begin;
+    }
+  }
   EXPECT_EQ(files->ReadBlocks("lm_head.weight", 0, absl::MakeSpan(byte)).code(),
             absl::StatusCode::kNotFound);
 }

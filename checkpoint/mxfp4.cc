@@ -30,10 +30,13 @@ void DecodeMxfp4(absl::Span<const uint8_t> codes, absl::Span<const uint8_t> scal
 }
 
 std::vector<uint8_t> GgufBlocksOfMxfp4(absl::Span<const uint8_t> codes,
-                                       absl::Span<const uint8_t> scales) {
+                                       absl::Span<const uint8_t> scales, const Mxfp4Rows& rows) {
+  const auto row = static_cast<size_t>(rows.blocks);
+  const auto step = static_cast<size_t>(rows.step);
   std::vector<uint8_t> blocks;
-  blocks.reserve(scales.size() * kGgufMxfp4Bytes);
+  blocks.reserve((scales.size() / step + row) * kGgufMxfp4Bytes);
   for (size_t block = 0; block < scales.size(); ++block) {
+    if (block / row % step != 0) continue;
     const auto code = [&](size_t i) {
       return codes[block * kMxfp4BlockBytes + i / 2] >> (i % 2 * 4) & 15;
     };

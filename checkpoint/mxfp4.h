@@ -20,9 +20,14 @@ inline constexpr int64_t kGgufMxfp4Bytes = 1 + kMxfp4BlockBytes;  // of a block 
 void DecodeMxfp4(absl::Span<const uint8_t> codes, absl::Span<const uint8_t> scales,
                  absl::Span<float> out);
 
-// Returns whole blocks as GGUF stores them (PackedFormat::kMxfp4): the scale, then bytes that have
-// code j in the lower half, and code j + 16 in the upper half.
+// Rows of `blocks` blocks, of which every `step`-th is meant, from the first on.
+struct Mxfp4Rows {
+  int64_t blocks = 1;
+  int64_t step = 1;
+};
+// Returns the blocks of rows as GGUF stores them (PackedFormat::kMxfp4): the scale, then bytes that
+// have code j in the lower half, and code j + 16 in the upper half.
 std::vector<uint8_t> GgufBlocksOfMxfp4(absl::Span<const uint8_t> codes,
-                                       absl::Span<const uint8_t> scales);
+                                       absl::Span<const uint8_t> scales, const Mxfp4Rows& rows);
 
 }  // namespace zeroth

@@ -22,8 +22,8 @@ class PackedBlocks {
   // The weights that are stored in blocks, by name, and their formats (of kGgufFormats).
   const std::map<std::string, PackedFormat, std::less<>>& blocks() const { return blocks_; }
   // Reads bytes [begin, begin + out.size()) of a weight in blocks(): the blocks of its first row,
-  // then of its second, and so on, as GGUF stores them. NotFound for other weights. Also the errors
-  // of RandomAccessFile.
+  // then of its second, and so on, as GGUF stores them. NotFound for other weights, OutOfRange for
+  // bytes beyond the weight's. Also the errors of RandomAccessFile.
   virtual absl::Status ReadBlocks(absl::string_view name, int64_t begin,
                                   absl::Span<uint8_t> out) const = 0;
 

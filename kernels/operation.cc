@@ -110,7 +110,7 @@ bool Operation::Require(bool condition, const char* field, absl::string_view pro
 }
 
 bool Operation::Part(int64_t begin, int64_t count, int64_t all) {
-  return Require(begin >= 0 && count >= 0 && begin + count <= all, "count",
+  return Require(begin >= 0 && count >= 0 && count <= all && begin <= all - count, "count",
                  absl::StrCat("is ", count, " from ", begin, " on, expected a part of ", all));
 }
 

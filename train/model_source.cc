@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <map>
+#include <memory>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -22,7 +25,9 @@
 #include "zeroth/core/base/file/json.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/formats/hugging_face.h"
+#include "zeroth/kernels/packed/packed_format.h"
 #include "zeroth/nn/language_model.h"
+#include "zeroth/nn/layers/linear.h"
 #include "zeroth/nn/layers/lora_linear.h"
 #include "zeroth/options/option_registry.h"
 
@@ -68,32 +73,6 @@ struct InitAdapter {
   std::map<std::string, PeftTensor> tensors;
 };
 
-std::map<std::string, PeftTensor> PeftLoraTensors(const LanguageModel& model) {
-  std::map<std::string, PeftTensor> tensors;
-  for (const LoraAdapter& adapter : LoraAdapters(model)) {
-    const std::string layer = adapter.layer();
-    const bool transposed = adapter.layout == WeightLayout::kInOut;
-    for (const auto& [parameter, name] :
-         {std::pair(adapter.a, PeftNameOfA(layer)), std::pair(adapter.b, PeftNameOfB(layer))}) {
-      const Shape& own = parameter->global_shape();
-      tensors[parameter->name()] = {name, transposed ? Shape({own.dim(1), own.dim(0)}) : own,
-                                    transposed};
-    }
-    if (adapter.magnitude == nullptr) continue;
-    tensors[adapter.magnitude->name()] = {PeftNameOfMagnitude(layer),
-                                          adapter.magnitude->global_shape()};
-  }
-  return tensors;
-}
-
-std::map<std::string, PeftTensor> PeftAdapterTensors(const LanguageModel& model) {
-  std::map<std::string, PeftTensor> tensors = PeftLoraTensors(model);
-  for (const Parameter* parameter : SavedParameters(model)) {
-    tensors[parameter->name()] = {PeftNameOfSaved(parameter->name()), parameter->global_shape()};
-  }
-  return tensors;
-}
-
 namespace {
 
 absl::StatusOr<std::shared_ptr<const InitAdapter>> OpenInitAdapter(const std::string& path,
@@ -129,6 +108,18 @@ absl::StatusOr<std::shared_ptr<const InitAdapter>> OpenInitAdapter(const std::st
                            shape.ToString(), ", expected ", tensor.shape.ToString());
   }
   return adapter;
+}
+
+// Returns the formats of the blocks by the model's names, which may differ from the files'.
+std::map<std::string, PackedFormat, std::less<>> FormatsOf(const PackedBlocks& files,
+                                                           const WeightsSource& weights,
+                                                           const LanguageModel& model) {
+  std::map<std::string, PackedFormat, std::less<>> formats;
+  for (const Parameter* parameter : StoredParameters(model)) {
+    const auto found = files.blocks().find(weights.StoredName(parameter->name()));
+    if (found != files.blocks().end()) formats[parameter->name()] = found->second;
+  }
+  return formats;
 }
 
 // Sets out[i] to element begin + i of the parameter.
@@ -234,6 +225,12 @@ absl::StatusOr<ModelSource> ModelSource::Open(const TrainOptions& options) {
     return InvalidArgument("--base_dtype=gguf with --init_from=", options.init_from,
                            ": trains on the blocks of a GGUF file; expected --init_from=FILE.gguf");
   }
+  const bool is_mxfp4 = options.base_dtype == BaseDtype::kMxfp4;
+  if (is_mxfp4 && options.init_from.empty()) {
+    return InvalidArgument(
+        "--base_dtype=mxfp4 trains on the blocks of a directory's experts, and --init_from is not "
+        "set; expected --init_from=DIRECTORY of a gpt-oss in MXFP4");
+  }
   if (options.init_from.empty()) {
     const std::string name = ModelName(options);
     source.name_ = absl::StrCat("--model=", name);
@@ -250,18 +247,6 @@ absl::StatusOr<ModelSource> ModelSource::Open(const TrainOptions& options) {
     ZEROTH_RETURN_IF_ERROR(SetGgufTokenizer(gguf->metadata(), &directory));
   }
   const auto* const blocks = dynamic_cast<const PackedBlocks*>(&directory.weights());
-  if (is_gguf || options.base_dtype == BaseDtype::kMxfp4) {
-    if (blocks != nullptr && (is_gguf || gguf == nullptr)) {
-      source.model_options_.lora.base_formats = blocks->blocks();
-    }
-    if (source.model_options_.lora.base_formats.empty()) {
-      return InvalidArgument("--init_from=", options.init_from, ": has no quantised weights for ",
-                             "--base_dtype=", OptionText("base_dtype", options), "; expected ",
-                             is_gguf ? "Q4_0 to Q8_0, Q2_K to Q6_K or MXFP4"
-                                     : "a Hugging Face directory of gpt-oss in MXFP4",
-                             ", or another --base_dtype");
-    }
-  }
   ZEROTH_ASSIGN_OR_RETURN(
       std::vector<AddedToken> new_tokens,
       NewTokensOf(options, options.tokenizer != "auto"          ? options.tokenizer
@@ -271,6 +256,22 @@ absl::StatusOr<ModelSource> ModelSource::Open(const TrainOptions& options) {
       source, FromDirectory(absl::StrCat("--init_from=", options.init_from), std::move(directory),
                             source.model_options_, std::move(new_tokens)));
   source.blocks_ = blocks;
+  if (is_gguf || is_mxfp4) {
+    ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> plain, source.Build());
+    if (blocks != nullptr && (is_gguf || gguf == nullptr)) {
+      source.model_options_.lora.base_formats =
+          FormatsOf(*blocks, source.directory_->weights(), *plain);
+    }
+    ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> packed, source.Build());
+    if (PackedWeights(*packed).empty()) {
+      return InvalidArgument(source.name_,
+                             ": its linear layers and experts have no quantised weights ",
+                             "for --base_dtype=", OptionText("base_dtype", options), "; expected ",
+                             is_gguf ? "Q4_0 to Q8_0, Q2_K to Q6_K or MXFP4"
+                                     : "a Hugging Face directory of gpt-oss in MXFP4",
+                             ", or another --base_dtype");
+    }
+  }
   if (HasScoringHead(source.config_) && options.objective != Objective::kReward) {
     return InvalidArgument(
         source.name_,

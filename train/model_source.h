@@ -121,7 +121,7 @@ class ModelSource {
   nlohmann::json config_;
   ModelOptions model_options_;
   std::optional<HfDirectory> directory_;
-  const PackedBlocks* blocks_ = nullptr;        // the directory's weights, if files may have blocks
+  const PackedBlocks* blocks_ = nullptr;        // the directory's weights, if they are PackedBlocks
   std::vector<AddedToken> new_tokens_;          // all added tokens, with --new_tokens
   GrownRows grown_;                             // rows of new tokens
   std::shared_ptr<const InitAdapter> adapter_;  // null: adapters start from their initializers

@@ -1,10 +1,12 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The options that an adapter sets when it is trained further.
+// The options that an adapter sets when it is trained further, and the names of its tensors.
 
 #include <filesystem>
+#include <map>
 #include <string>
 #include <system_error>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -13,6 +15,8 @@
 #include "zeroth/checkpoint/peft_adapter.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/formats/hugging_face.h"
+#include "zeroth/nn/language_model.h"
+#include "zeroth/nn/layers/lora_linear.h"
 #include "zeroth/train/model_source.h"
 
 namespace zeroth {
@@ -80,6 +84,32 @@ absl::StatusOr<TrainOptions> WithInitAdapter(TrainOptions options) {
   }
   ZEROTH_RETURN_IF_ERROR(AdoptBase(adapter.base_model, options));
   return options;
+}
+
+std::map<std::string, PeftTensor> PeftLoraTensors(const LanguageModel& model) {
+  std::map<std::string, PeftTensor> tensors;
+  for (const LoraAdapter& adapter : LoraAdapters(model)) {
+    const std::string layer = adapter.layer();
+    const bool transposed = adapter.layout == WeightLayout::kInOut;
+    for (const auto& [parameter, name] :
+         {std::pair(adapter.a, PeftNameOfA(layer)), std::pair(adapter.b, PeftNameOfB(layer))}) {
+      const Shape& own = parameter->global_shape();
+      tensors[parameter->name()] = {name, transposed ? Shape({own.dim(1), own.dim(0)}) : own,
+                                    transposed};
+    }
+    if (adapter.magnitude == nullptr) continue;
+    tensors[adapter.magnitude->name()] = {PeftNameOfMagnitude(layer),
+                                          adapter.magnitude->global_shape()};
+  }
+  return tensors;
+}
+
+std::map<std::string, PeftTensor> PeftAdapterTensors(const LanguageModel& model) {
+  std::map<std::string, PeftTensor> tensors = PeftLoraTensors(model);
+  for (const Parameter* parameter : SavedParameters(model)) {
+    tensors[parameter->name()] = {PeftNameOfSaved(parameter->name()), parameter->global_shape()};
+  }
+  return tensors;
 }
 
 }  // namespace zeroth

@@ -5,10 +5,15 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_replace.h"
 #include "absl/types/span.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -127,6 +132,61 @@ TEST(ModelSourceTest, RowsOfNewTokensAreTheMeanOfTheOthers) {
     }
   }
   EXPECT_EQ(seen, 2);
+}
+
+// Returns the codes of all packed weights of a model, by name.
+std::map<std::string, std::vector<float>> PackedCodes(const TrainOptions& options) {
+  std::map<std::string, std::vector<float>> codes;
+  const absl::StatusOr<ModelSource> source = ModelSource::Open(options);
+  EXPECT_TRUE(source.ok()) << source.status();
+  if (!source.ok()) return codes;
+  const auto model = source->Build().value();
+  const ParameterReader reader = source->Reader(1);
+  for (const Parameter* parameter : model->Parameters()) {
+    if (parameter->dtype() != DType::kUInt8) continue;
+    std::vector<float>& all = codes[parameter->name()];
+    all.resize(static_cast<size_t>(parameter->global_shape().numel()));
+    EXPECT_TRUE(reader(*parameter, 0, absl::MakeSpan(all)).ok()) << parameter->name();
+  }
+  return codes;
+}
+
+TEST(ModelSourceTest, BlocksMayLackThePrefixOfTheirModel) {
+  const std::string from = "tests/testdata/gpt_oss_experts/mxfp4";
+  TrainOptions options;
+  options.init_from = from;
+  options.lora_rank = 2;
+  options.base_dtype = BaseDtype::kMxfp4;
+  const auto expected = PackedCodes(options);
+  EXPECT_EQ(expected.size(), 9u);
+  const TemporaryDirectory dir;
+  dir.Write("config.json", ReadTestFile(from + "/config.json"));
+  std::string file = ReadTestFile(from + "/model.safetensors");
+  uint64_t length = 0;
+  std::memcpy(&length, file.data(), sizeof(length));
+  std::string header =
+      absl::StrReplaceAll(file.substr(sizeof(length), length), {{"\"model.", "\""}});
+  header.resize(length, ' ');
+  file.replace(sizeof(length), length, header);
+  dir.Write("model.safetensors", file);
+  ASSERT_NE(HfWeights::Open(dir.path()).value()->Find("norm.weight"), nullptr);
+  options.init_from = dir.path();
+  EXPECT_EQ(PackedCodes(options), expected);
+}
+
+TEST(ModelSourceTest, BlocksThatAreNotThereAreAnError) {
+  TrainOptions options;
+  options.lora_rank = 2;
+  options.base_dtype = BaseDtype::kMxfp4;
+  for (const auto& [from, problem] :
+       {std::pair<std::string, std::string>("", "--init_from is not set"),
+        {"tests/testdata/gpt_oss_experts/dense", "experts have no quantised weights"},
+        {"tests/testdata/llama_tiny", "experts have no quantised weights"}}) {
+    options.init_from = from;
+    const absl::Status status = ModelSource::Open(options).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << from;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(problem));
+  }
 }
 
 // The head of a model of texts is replaced by a new one, but a reward model has its own.

@@ -116,8 +116,8 @@ absl::Status Launch(GroupedGradientParams p, const GroupedGradientCall&, cudaStr
 }
 
 // Launches a grouped matmul of `experts` matrices, kMostExperts at a time; `offsets` are those of
-// the first one. fill(first, params) sets
-// the fields that Params adds to GroupedParams, for the launch whose first expert is `first`.
+// the first one. fill(first, params) sets the fields that Params adds to GroupedParams, for the
+// launch whose first expert is `first`.
 // MmaTiles compute 16-bit floats that they can load (`packed`), and PlainTiles all other calls. The
 // choice depends on sizes alone and not on the strategy, because every layout aligns parameters to
 // 64 bytes.

@@ -211,12 +211,11 @@ absl::Status GroupedGemm(Kernels& kernels, const GroupedGemmArgs& args) {
   SharedType c_type;
   GroupedGemmCall call;
   call.experts = args.offsets.defined() ? args.offsets.numel() - 1 : 0;
-  call.first = args.first;
-  const auto matrices = static_cast<int64_t>(args.b.size());
-  op.Require(call.first >= 0 && call.first + matrices <= call.experts, "first",
-             absl::StrCat("is ", call.first, " with ", matrices, " matrices, expected some of ",
-                          call.experts, " experts"));
-  op.Exactly("offsets", args.offsets, {call.experts + 1}, DType::kInt32);
+  call.first = args.first.value_or(0);
+  const bool is_part = args.first.has_value();
+  if (is_part) op.Part(call.first, static_cast<int64_t>(args.b.size()), call.experts);
+  CheckOffsets(op, args.offsets, is_part ? static_cast<size_t>(call.experts) : args.b.size());
+  op.Require(call.experts > 0, "offsets", "have no experts, expected at least one");
   if (!op.Inside("a", args.a, type) || !op.Inside("c", args.c, c_type)) return op.status();
   call.rows = args.a.rows;
   call.k = args.a.cols;

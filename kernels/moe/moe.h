@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -103,8 +104,8 @@ struct RowDotsArgs {
 };
 
 // c = a op(b[e]) + bias[e] for the rows of each expert e. Here and below, the matrices of all
-// experts have the same row stride. `b` and `biases` may be those of b.size() experts, from
-// expert `first` on: other rows of c stay as they are.
+// experts have the same row stride. With `first`, `b` and `biases` are those of b.size() experts
+// from that one on: other rows of c stay as they are.
 struct GroupedGemmArgs {
   Tensor offsets;         // [experts + 1], of all experts
   Matrix a;               // [rows, k]
@@ -113,7 +114,7 @@ struct GroupedGemmArgs {
   Matrix c;                         // [rows, n], any element type
   bool accumulate = false;          // add to c; excludes biases
   std::vector<Tensor> biases = {};  // for each expert [n], dtype of a; or none
-  int64_t first = 0;
+  std::optional<int64_t> first = std::nullopt;
 };
 // c[e] (+)= a^T b over the rows of each expert e; a^T b is zero if the expert has no rows.
 struct GroupedGradientArgs {

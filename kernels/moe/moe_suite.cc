@@ -6,6 +6,7 @@
 #include <limits>
 #include <random>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -432,9 +433,19 @@ TEST_P(MoeSuite, RefusesWhatDoesNotFit) {
   ExpectInvalid(kernels::GroupedGemm(kernels(), gemm), {"biases are 1", "2: one for each expert"});
   gemm.biases.push_back(Unwritten({3}));
   ExpectInvalid(kernels::GroupedGemm(kernels(), gemm), {"biases is [3], expected [2]"});
-  gemm.first = 1;
-  ExpectInvalid(kernels::GroupedGemm(kernels(), gemm),
-                {"first is 1 with 2 matrices, expected some of 2 experts"});
+  for (const int64_t first : {int64_t{-1}, int64_t{1}, std::numeric_limits<int64_t>::max()}) {
+    gemm.first = first;
+    ExpectInvalid(kernels::GroupedGemm(kernels(), gemm),
+                  {"count is 2 from " + std::to_string(first) + " on, expected a part of 2"});
+  }
+  // Fewer matrices than experts are a part only if the call says so.
+  gemm.first.reset();
+  gemm.b.pop_back();
+  ExpectInvalid(kernels::GroupedGemm(kernels(), gemm), {"offsets is [3], expected [2]"});
+  GroupedGemmArgs none = gemm;
+  none.offsets = UnwrittenInts({1});
+  none.b.clear();
+  ExpectInvalid(kernels::GroupedGemm(kernels(), none), {"offsets have no experts"});
   GroupedBiasGradientArgs bias{gemm.offsets, gemm.a, {{Unwritten({3})}, {Unwritten({2})}}};
   ExpectInvalid(kernels::GroupedBiasGradient(kernels(), bias), {"dbias is [2], expected [3]"});
 }

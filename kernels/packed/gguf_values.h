@@ -31,8 +31,8 @@ constexpr float HalfAt(const uint8_t* bytes) {
 }
 
 // Decodes half of MXFP4's scale, 2^(byte - 127) / 2: GgufCodeOf doubles its values to integers.
-// checkpoint/hf_experts.cc decodes the MXFP4 of safetensors files, whose codes lie in another
-// order, and where a scale of 255 is infinite.
+// checkpoint/mxfp4.cc decodes the MXFP4 of safetensors files, whose codes lie in another order,
+// with the sign of zeros and an infinite scale of 255, as transformers does and ggml does not.
 constexpr float HalfOfE8m0(uint8_t byte) {
   // 2^-128 and 2^-127 are subnormal.
   const uint32_t bits = byte < 2 ? 0x00200000u << byte : (byte - 1u) << 23;

@@ -270,9 +270,8 @@ KernelCost CostOf(const Fp8GemmCall& call, const PlannedKernels& kernels, CallTe
                    Bytes(call.m * call.n, call.c_dtype)};
 }
 
-// On a GPU a kernel chooses the experts and numbers the pairs, CUB sorts the pairs by expert in one
-// pass of three kernels and as many fills, and another kernel places them. That is seven accesses
-// to each pair beside the tensors.
+// On a GPU a kernel chooses the experts and numbers the pairs, CUB sorts the pairs by expert in a
+// pass of three kernels and three fills, and a kernel places them: seven accesses to each pair.
 KernelCost CostOf(const RouteCall& call, const PlannedKernels& kernels, CallTensors tensors) {
   if (!kernels.is_gpu() || !AreOwn(kernels)) return {.bytes = Bytes(tensors)};
   const int64_t pairs = call.tokens * call.top_k;
@@ -294,10 +293,11 @@ KernelCost GroupedCost(double flops, double bytes, DType dtype, const PlannedKer
 
 // A call for some of the experts accesses their share of the rows.
 KernelCost CostOf(const GroupedGemmCall& call, const PlannedKernels& kernels, CallTensors tensors) {
-  const double share = static_cast<double>(call.b.size()) / static_cast<double>(call.experts);
-  const double others = (1 - share) * Bytes(call.rows * (call.k + call.n), call.dtype);
-  return GroupedCost(share * MatmulFlops(call.rows, call.n, call.k), Bytes(tensors) - others,
-                     call.dtype, kernels);
+  const double part = static_cast<double>(call.b.size()) / static_cast<double>(call.experts);
+  const double rows =
+      Bytes(call.rows * call.k, call.dtype) + Bytes(call.rows * call.n, call.c_dtype);
+  return GroupedCost(part * MatmulFlops(call.rows, call.n, call.k),
+                     Bytes(tensors) - (1 - part) * rows, call.dtype, kernels);
 }
 
 KernelCost CostOf(const GroupedGradientCall& call, const PlannedKernels& kernels,

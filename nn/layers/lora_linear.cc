@@ -123,7 +123,7 @@ absl::Status ValidateLoraOptions(const LoraOptions& options) {
   }
   if (options.packs()) {
     const absl::string_view format = options.base_format == PackedFormat::kNone
-                                         ? "blocks of a GGUF file"
+                                         ? "blocks of its file"
                                          : PackedFormatName(options.base_format);
     if (options.rank == 0) {
       return InvalidArgument("LoRA: weights are to be kept as ", format,

@@ -52,7 +52,7 @@ struct LoraOptions {
   // and of every expert. Embeddings, norms, biases, routers and the head stay as they are.
   PackedFormat base_format = PackedFormat::kNone;
   // Formats of single weights of these by name, as in "model.layers.0.mlp.up_proj.weight",
-  // instead of base_format: the blocks of a GGUF file.
+  // instead of base_format: those of the blocks of the model's file.
   std::map<std::string, PackedFormat, std::less<>> base_formats;
 
   bool enabled() const { return rank > 0; }

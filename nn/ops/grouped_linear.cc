@@ -108,7 +108,8 @@ absl::Status Multiply(Context& context, const GroupedLinear& of, const BlockMatm
   args.transpose_b = transposed;
   args.c = matmul.out;
   args.accumulate = matmul.accumulate;
-  args.first = static_cast<int64_t>(first);
+  const bool is_part = matrices.size() < of.projections.front().weights.size();
+  if (is_part) args.first = static_cast<int64_t>(first);
   for (size_t i = 0; i < matrices.size(); ++i) {
     args.b.push_back(BlockOf(matrices[i], kLayout, block));
     if (matmul.biases.empty()) continue;

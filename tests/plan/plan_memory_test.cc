@@ -99,6 +99,7 @@ absl::StatusOr<nlohmann::json> ConfigOf(const std::string& model) {
   for (const auto& [key, size] : sizes) config[key] = size;
   if (model == kWideMoe) {
     config["hidden_size"] = config["intermediate_size"] = config["moe_intermediate_size"] = 256;
+    config["head_dim"] = 64;
   }
   config["mlp_only_layers"] = {1};
   config["output_router_logits"] = model == kBalancedMoe;
@@ -111,7 +112,10 @@ ModelOptions ModelOptionsOf(const TrainOptions& options) {
   model.lora = options.lora();
   if (options.base_dtype != BaseDtype::kGguf) return model;
   for (int layer = 0; layer < 3; ++layer) {
-    std::vector<std::string> names = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"};
+    std::vector<std::string> names;
+    for (const char* name : {"q_proj", "k_proj", "v_proj", "o_proj"}) {
+      names.push_back(absl::StrCat("self_attn.", name));
+    }
     for (const char* name : {"gate_proj", "up_proj", "down_proj"}) {
       names.push_back(absl::StrCat("mlp.", name));
       for (int expert = 0; expert < 8; ++expert) {
