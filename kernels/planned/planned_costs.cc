@@ -104,8 +104,7 @@ KernelCost CostOf(const NormBackwardCall& call, const PlannedKernels& kernels,
   return {.bytes = Bytes(tensors), .scratch = sums * blocks * call.dim * kFloat};
 }
 
-// Returns the FLOPs of forward's two matmuls over [seq, seq] scores. A causal mask leaves half of
-// them, a window fewer.
+// Returns the FLOPs of forward's two matmuls over the scores that mask and window leave.
 double AttentionFlops(const AttentionShape& shape) {
   const auto seq = static_cast<double>(shape.seq);
   const double window = shape.window == 0 ? seq : std::min(seq, static_cast<double>(shape.window));
