@@ -50,7 +50,8 @@ struct HfSeparateExperts {
 // and ".bias" [I], up_proj alike, and down_proj [H, I] and [H]. Holds, in fp32, the
 // part of the last expert that was read in its stack. MXFP4 becomes BF16, which has all of its
 // values, with the bits of transformers' convert_moe_packed_tensors; so the result's config has no
-// "quantization_config". The result's weights are PackedBlocks, too, with the weights in MXFP4.
+// "quantization_config". The result's weights are PackedBlocks, too, with the weights in MXFP4; as
+// blocks of GGUF these have no negative zero, and a scale of 255, which is infinite here, is 2^128.
 // Other tensors keep their names. InvalidArgument, naming the tensor, for a shape or a type other
 // than above, for blocks without scales, and for a model quantised by another method.
 absl::StatusOr<HfSeparateExperts> SeparateExperts(const HfConfig& config,

@@ -96,6 +96,45 @@ TEST(HfExpertsTest, Mxfp4IsReadAsBlocksOfGguf) {
             absl::StatusCode::kNotFound);
 }
 
+// A matrix of more bytes than are read at a time, of rows of one block each.
+TEST(HfExpertsTest, LargeMatricesAreReadInStrips) {
+  constexpr int64_t kRows = 70000;
+  const TemporaryDirectory dir;
+  std::string header =
+      absl::StrCat("{\"", kLayer, "gate_up_proj_blocks\":{\"dtype\":\"U8\",\"shape\":[1,",
+                   2 * kRows, ",1,16],\"data_offsets\":[0,", 32 * kRows, "]},\"", kLayer,
+                   "gate_up_proj_scales\":{\"dtype\":\"U8\",\"shape\":[1,", 2 * kRows,
+                   ",1],\"data_offsets\":[", 32 * kRows, ",", 34 * kRows, "]}}");
+  std::string file(8, '\0');
+  const auto length = static_cast<uint64_t>(header.size());
+  std::memcpy(file.data(), &length, file.size());
+  file += header;
+  // All codes of a row are the same, and differ from those of rows nearby, as the scales do.
+  const auto code_of = [](int64_t row) { return static_cast<uint8_t>(row % 13); };
+  const auto scale_of = [](int64_t row) { return static_cast<uint8_t>(row % 251); };
+  for (int64_t row = 0; row < 2 * kRows; ++row) {
+    file.append(16, static_cast<char>(code_of(row) * 17));
+  }
+  for (int64_t row = 0; row < 2 * kRows; ++row) file += static_cast<char>(scale_of(row));
+  dir.Write("model.safetensors", file);
+  dir.Write("config.json", R"({"model_type": "gpt_oss"})");
+  const auto model = HfDirectory::Open(dir.path());
+  ASSERT_TRUE(model.ok()) << model.status();
+  const auto* const files = dynamic_cast<const PackedBlocks*>(&model->weights());
+  ASSERT_NE(files, nullptr);
+  constexpr int64_t kBegin = 5;
+  std::vector<uint8_t> bytes(17 * kRows - kBegin);
+  const absl::Status read =
+      files->ReadBlocks(absl::StrCat(kLayer, "0.up_proj.weight"), kBegin, absl::MakeSpan(bytes));
+  ASSERT_TRUE(read.ok()) << read;
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    const int64_t at = kBegin + static_cast<int64_t>(i);
+    const int64_t row = 2 * (at / 17) + 1;
+    const auto expected = at % 17 == 0 ? scale_of(row) : static_cast<uint8_t>(code_of(row) * 17);
+    ASSERT_EQ(bytes[i], expected) << at;
+  }
+}
+
 TEST(HfExpertsTest, ExpertsAreLinearLayers) {
   const auto stored = SafetensorsFile::Open(Fixture("dense") + "/model.safetensors");
   ASSERT_TRUE(stored.ok()) << stored.status();
