@@ -322,10 +322,7 @@ TEST(PlanTest, AttentionKeepsScoresWhereCudnnDoes) {
   // Its other engine keeps an fp32 gradient of the queries instead.
   options.attention_determinism = AttentionDeterminism::kOff;
   EXPECT_LT(workspace(8192, machine), one_head(8192));
-  const int64_t any_order = workspace(32768, machine);
   options.attention_determinism = AttentionDeterminism::kOn;
-  // At 32768 tokens the deterministic engine does not fit, and our own kernels need no such sums.
-  EXPECT_GT(any_order, workspace(32768, machine));
   options.attention_backend = AttentionBackend::kFlash;
   EXPECT_LT(workspace(8192, machine), one_head(8192));
   options.attention_backend = AttentionBackend::kAuto;
