@@ -20,7 +20,7 @@ inline constexpr int64_t kGgufMxfp4Bytes = 1 + kMxfp4BlockBytes;  // of a block 
 void DecodeMxfp4(absl::Span<const uint8_t> codes, absl::Span<const uint8_t> scales,
                  absl::Span<float> out);
 
-// Rows of `blocks` blocks, of which every `step`-th is meant, from the first on.
+// Selects rows 0, step, 2 step, ...; a row has `blocks` blocks.
 struct Mxfp4Rows {
   int64_t blocks = 1;
   int64_t step = 1;

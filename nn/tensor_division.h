@@ -21,7 +21,8 @@ enum class Division : uint8_t {
   kReplicated,   // every rank has all of it, and computes the same gradient
   kNormOfHeads,  // every rank has all of it, and computes the gradient from its heads
   // Column-parallel: the outputs of a linear layer, with its bias, or of a norm over all such
-  // outputs. Divides an adapter's output half.
+  // outputs; the channels of a convolution; one number of each head (sinks, A_log, dt_bias).
+  // Divides an adapter's output half.
   kOutputs,
   // Row-parallel: the inputs of a linear layer, whose bias is replicated. Divides an adapter's
   // input half.

@@ -79,7 +79,8 @@ bool Muon::IsOwn(const Unit& unit, int index) const {
   return unit.takes_gradient(index) && UsesMuon(unit.parameter(index), options_.muon);
 }
 
-// Of the first matrix that is divided among tensor ranks, or of the first if none is.
+// Finds the ranks of the first matrix that is divided among tensor ranks, or of the first one if
+// none is.
 absl::Status Muon::FindRanks() {
   const Unit* of = nullptr;
   const Parameter* found = nullptr;

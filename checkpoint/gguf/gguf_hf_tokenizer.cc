@@ -41,6 +41,9 @@ constexpr char kGptOssCuts[] =
     R"(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
 // llama.cpp's names for them, which also decide whether a word in the vocabulary needs no merges.
+// In a vocabulary of tiktoken's, such as that of gpt-oss, merges build every word, so that
+// "gpt-4o", under which llama.cpp merges, stands for both. Of two with a name, the first comes
+// back.
 struct CuttingRule {
   const char* expression;
   bool ignore_merges;
@@ -50,6 +53,7 @@ struct CuttingRule {
 constexpr CuttingRule kCuttingRules[] = {{kLlama3Cuts, true, "llama-bpe", false},
                                          {kLlama3Cuts, false, "dbrx", false},
                                          {kQwen2Cuts, false, "qwen2", true},
+                                         {kGptOssCuts, true, "gpt-4o", false},
                                          {kGptOssCuts, false, "gpt-4o", false}};
 
 // llama.cpp's name of a tokenizer's rule; empty for an unknown rule.

@@ -31,14 +31,18 @@ class Lion : public Optimizer {
   static absl::StatusOr<std::unique_ptr<Optimizer>> Create(
       Sharding& sharding, Kernels& kernels, const OptimizerOptions& options,
       absl::Span<const ParameterGroup> groups) {
-    bool can = groups.empty() && options.state_dtype == DType::kFloat32 &&
-               !sharding.offload().options().any();
-    for (const Unit* unit : sharding.units()) {
-      can = can && unit->precision().master_dtype == DType::kFloat32;
+    if (!groups.empty()) return absl::UnimplementedError("lion: expected no parameter groups");
+    if (options.state_dtype != DType::kFloat32) {
+      return absl::UnimplementedError("lion: expected --optimizer_state_dtype=fp32");
     }
-    if (!can) {
+    if (sharding.offload().options().any()) {
       return absl::UnimplementedError(
-          "lion: expected weights and moments in fp32 and in memory, and no parameter groups");
+          "lion: expected weights and moments in memory; leave --offload out");
+    }
+    for (const Unit* unit : sharding.units()) {
+      if (unit->precision().master_dtype == DType::kFloat32) continue;
+      return absl::UnimplementedError("lion: unit '" + unit->name() +
+                                      "': expected --master_dtype=fp32");
     }
     std::unique_ptr<Lion> lion(new Lion(sharding, kernels, options));
     ZEROTH_RETURN_IF_ERROR(lion->scalars_.Allocate(sharding.device(), kRows));
@@ -103,13 +107,15 @@ class Lion : public Optimizer {
                            const Tensor& grad_factor) {
     const MuonScalars update{scalars_.Row(row), grad_factor};
     const MuonScalars moment{scalars_.Row(kMoment), grad_factor};
+    // A copy of the piece, as large as this rank's part of the largest parameter.
     ZEROTH_ASSIGN_OR_RETURN(
         const Tensor c,
         Tensor::Empty(sharding_.device(), m.shape(), DType::kFloat32, MemoryCategory::kWorkspace));
     ZEROTH_RETURN_IF_ERROR(kernels::Basic(kernels_, {.op = BasicOp::kScale, .a = m, .out = c}));
     ZEROTH_RETURN_IF_ERROR(kernels::MuonMomentum(kernels_, update, g, c, Tensor()));
     ZEROTH_RETURN_IF_ERROR(kernels::MuonMomentum(kernels_, moment, g, m, Tensor()));
-    // c is 0 or at least 1e-38, so that the tanh of 1e60 c is its sign.
+    // c is 0 or at least 1e-38, so that the tanh of 1e60 c is its sign. 1e60 is no float, hence
+    // two.
     ZEROTH_RETURN_IF_ERROR(kernels::Scale(kernels_, c, 1e30f));
     ZEROTH_RETURN_IF_ERROR(kernels::Scale(kernels_, c, 1e30f));
     ZEROTH_RETURN_IF_ERROR(kernels::Basic(kernels_, {.op = BasicOp::kTanh, .a = c, .out = c}));

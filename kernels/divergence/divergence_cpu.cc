@@ -35,7 +35,7 @@ struct GradientRow : StudentRow {
   float mean = 0;  // of (x - z) / T under the student, in the reverse divergence
 };
 
-// What a row computes for its loss, and needs again for its gradient.
+// A row's sums for its loss, kept for its gradient.
 struct TeacherRow {
   SoftmaxSum all;
   double mean = 0;

@@ -52,7 +52,7 @@ __device__ float SumOfParts(const PartGradientCall& call, int at) {
   return sum;
 }
 
-// Returns what the gradients of losses are multiplied by.
+// Returns the factor of a loss's gradient.
 __device__ inline float GradientFactor(const PartGradientCall& call) {
   return *call.divisor == 0.0f ? 0.0f : call.grad_scale / *call.divisor;
 }

@@ -227,7 +227,7 @@ TEST(DecoderTest, LinearAttentionComputesDocumentsAsIfAlone) {
   EXPECT_GT(moved, 1e-2);  // without documents the second reads the first
 }
 
-// Muon cuts a matrix of several at the same widths as tensor ranks do.
+// Muon splits a fused matrix at the widths at which tensor ranks divide it.
 TEST(DecoderTest, LinearAttentionAndGatesAreDividedByHeads) {
   DecoderFamily family = Linear();
   family.base.window_pattern = 2;

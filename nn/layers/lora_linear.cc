@@ -123,7 +123,7 @@ absl::Status ValidateLoraOptions(const LoraOptions& options) {
   }
   if (options.packs()) {
     const absl::string_view format = options.base_format == PackedFormat::kNone
-                                         ? "blocks of its file"
+                                         ? "blocks of the model's file"
                                          : PackedFormatName(options.base_format);
     if (options.rank == 0) {
       return InvalidArgument("LoRA: weights are to be kept as ", format,
@@ -304,8 +304,8 @@ absl::Status FreezeAllButAdapters(const Module& model, const LoraOptions& option
   ZEROTH_RETURN_IF_ERROR(CheckTargets(model, options));
   if (LoraAdapters(model).empty()) {
     return Unimplemented(
-        "LoRA: this model has no adapters, and everything would be frozen; expected a model that "
-        "passes ModelOptions::lora to BuildLinear");
+        "LoRA: no layer of this model has adapters; leave --lora_rank out to train all weights, or "
+        "let the model pass ModelOptions::lora to BuildLinear");
   }
   for (Parameter* parameter : model.Parameters()) parameter->set_requires_grad(false);
   ZEROTH_RETURN_IF_ERROR(TrainSavedModules(model, options));

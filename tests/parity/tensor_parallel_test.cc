@@ -3,11 +3,14 @@
 // Training with layers divided among ranks, against reference runs in float64, and against each
 // other bit for bit.
 
+#include <algorithm>
 #include <cstddef>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 
@@ -163,11 +166,18 @@ TEST_F(TensorSettingsTest, Bf16IsAsGoodAsWithout) {
     }
     // Rounded logits send some tokens to other experts, whose gradients are then far apart.
     if (std::string(model) == "qwen3_moe_tiny") continue;
-    // gemma3_tiny has six layers: transformers' own gradients in bf16 are up to 0.12 off. Those of
-    // qwen3_5_tiny's decays are 0.073 off without tensor ranks.
-    double tolerance = std::string(model) == "gemma3_tiny" ? 0.12 : 5e-2;
-    if (std::string(model) == "qwen3_5_tiny") tolerance = 0.1;
-    ExpectClose(record.first_gradients, reference->first_gradients, tolerance, "gradient");
+    // gemma3_tiny has six layers: transformers' own gradients in bf16 are up to 0.12 off.
+    const double tolerance = std::string(model) == "gemma3_tiny" ? 0.12 : 5e-2;
+    NamedValues gradients = record.first_gradients;
+    NamedValues expected = reference->first_gradients;
+    // Those of linear attention's decays are 0.073 off without tensor ranks.
+    ExpectClose(gradients, expected, std::max(tolerance, 0.1), "gradient");
+    for (NamedValues* values : {&gradients, &expected}) {
+      std::erase_if(*values, [](const auto& value) {
+        return absl::EndsWith(value.first, "A_log") || absl::EndsWith(value.first, "dt_bias");
+      });
+    }
+    ExpectClose(gradients, expected, tolerance, "gradient");
   }
 }
 

@@ -100,8 +100,8 @@ absl::StatusOr<std::shared_ptr<Device>> CreateCpuDevice(const DeviceOptions& opt
   return std::make_shared<CpuDevice>(options);
 }
 
-// Returns what Linux says of the first processor: its name on x86, numbers on Arm, and elsewhere
-// the architecture.
+// Names the first processor as Linux does: by name on x86, by numbers on Arm, and elsewhere by its
+// architecture.
 absl::StatusOr<std::string> NameProcessor(const Device&) {
   std::ifstream processors("/proc/cpuinfo");
   std::vector<std::string> facts;
