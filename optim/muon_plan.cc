@@ -191,9 +191,8 @@ absl::Status ExpectRanks(const MuonRanks& ranks, const Mesh& mesh, const Unit& u
   return Unimplemented(
       "Muon: parameter '", parameter.name(),
       "' is not on all ranks, or is divided among other ranks than the model's divided matrices, "
-      "or not "
-      "into equal parts; expected units without UnitSpec::axes, and at least one matrix that is "
-      "divided among tensor ranks if there are any");
+      "or not into equal parts; expected units without UnitSpec::axes, and at least one matrix "
+      "that is divided among tensor ranks if there are any");
 }
 
 absl::StatusOr<Tensor> JoinParts(Kernels& kernels, const Parameter& parameter, int parts,
