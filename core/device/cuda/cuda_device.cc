@@ -98,6 +98,7 @@ absl::StatusOr<DeviceProperties> ReadProperties(int ordinal) {
   cudaDeviceProp read;
   ZEROTH_CUDA_RETURN_IF_ERROR(cudaGetDeviceProperties(&read, ordinal));
   DeviceProperties properties;
+  properties.name = read.name;
   properties.compute_capability = read.major * 10 + read.minor;
   properties.multiprocessors = read.multiProcessorCount;
   properties.shared_bytes_per_block = read.sharedMemPerBlockOptin;
@@ -248,10 +249,10 @@ namespace {
 
 // Launch shapes depend on the number of multiprocessors, cuBLASLt's choices on the model, too.
 absl::StatusOr<std::string> NameGpu(const Device& device) {
-  cudaDeviceProp read;
-  ZEROTH_CUDA_RETURN_IF_ERROR(cudaGetDeviceProperties(&read, device.index()));
-  return absl::StrCat(read.name, ", compute capability ", read.major, ".", read.minor, ", ",
-                      read.multiProcessorCount, " multiprocessors");
+  const DeviceProperties& properties = static_cast<const CudaDevice&>(device).properties();
+  return absl::StrCat(properties.name, ", compute capability ", properties.compute_capability / 10,
+                      ".", properties.compute_capability % 10, ", ", properties.multiprocessors,
+                      " multiprocessors");
 }
 
 const DeviceRegistration registration("cuda", CudaDevice::Open);

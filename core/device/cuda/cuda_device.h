@@ -9,6 +9,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -22,8 +23,9 @@
 
 namespace zeroth::cuda {
 
-// Properties that launch shapes depend on.
+// The GPU's model, and properties that launch shapes depend on.
 struct DeviceProperties {
+  std::string name;            // "NVIDIA H200"
   int compute_capability = 0;  // 90 for 9.0
   int multiprocessors = 0;
   size_t shared_bytes_per_block = 0;  // the opt-in limit
