@@ -308,7 +308,8 @@ TEST(LoraLinearTest, AModelWithoutAdaptersIsRefused) {
   const Linear layer("attn", LinearOptionsFor(test_case, /*bias=*/false));
   const absl::Status status = FreezeAllButAdapters(layer, LoraOptionsFor(test_case, {"q"}));
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_NE(status.ToString().find("no layer of this model has adapters"), std::string::npos) << status;
+  EXPECT_NE(status.ToString().find("no layer of this model has adapters"), std::string::npos)
+      << status;
   EXPECT_TRUE(layer.Parameters()[0]->requires_grad());
 }
 
