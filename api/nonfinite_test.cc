@@ -129,7 +129,7 @@ absl::Status Find(Communicator& world, const Case& setup, std::string& found) {
     ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> teacher,
                             Trainer::Create(*rank, std::move(model), options));
     ZEROTH_RETURN_IF_ERROR(Load(*teacher, setup.of_teacher));
-    ZEROTH_RETURN_IF_ERROR(trainer->LearnFrom(std::move(teacher)));
+    ZEROTH_RETURN_IF_ERROR(trainer->SetTeacher(std::move(teacher)));
   }
   const std::vector<Batch> batches = MicroBatches(world.rank());
   ZEROTH_ASSIGN_OR_RETURN(const StepResult result, trainer->Step(batches, 1e-2));

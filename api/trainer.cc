@@ -147,7 +147,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Rank& rank,
   return trainer;
 }
 
-absl::Status Trainer::LearnFrom(std::unique_ptr<Trainer> teacher) {
+absl::Status Trainer::SetTeacher(std::unique_ptr<Trainer> teacher) {
   if (teacher->rank_ != rank_) {
     return absl::InvalidArgumentError(
         "a teacher of another rank, expected one that Trainer::Create made with this trainer's "

@@ -82,7 +82,7 @@ struct TrainerOptions {
   // empty, each step first computes the reference by turning the model's adapters off.
   std::optional<PreferenceOptions> preference;
   // The weight, the temperature and the divergence of the distillation loss, in steps with a
-  // teacher (Trainer::LearnFrom) or whose batches have a teacher's tokens (Batch::teacher_ids),
+  // teacher (Trainer::SetTeacher) or whose batches have a teacher's tokens (Batch::teacher_ids),
   // which need Divergence::kForward. In other steps, and in evaluations, the loss is the mean over
   // tokens.
   DistillationOptions distillation;
@@ -159,8 +159,8 @@ class Trainer {
   // both models' logits exist for one chunk of rows at a time. InvalidArgument for a teacher of
   // another Rank, that is not frozen, with another vocabulary or other tensor ranks, and with
   // TrainerOptions::preference. Unimplemented with record_steps, and for a reward model.
-  absl::Status LearnFrom(std::unique_ptr<Trainer> teacher);
-  // nullptr without LearnFrom.
+  absl::Status SetTeacher(std::unique_ptr<Trainer> teacher);
+  // nullptr without SetTeacher.
   Trainer* teacher() { return teacher_.get(); }
 
   // OK if steps can be recorded. Unimplemented names the device if it cannot record, or the

@@ -183,7 +183,7 @@ absl::Status RunTrainer(const Case& setup, Communicator& world, Faults& faults,
     ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> teacher,
                             Trainer::Create(*rank, std::move(model), options));
     ZEROTH_RETURN_IF_ERROR(teacher->sharding().Initialize(/*seed=*/4));
-    ZEROTH_RETURN_IF_ERROR(trainer->LearnFrom(std::move(teacher)));
+    ZEROTH_RETURN_IF_ERROR(trainer->SetTeacher(std::move(teacher)));
   }
   return body(*trainer, *device);
 }
@@ -356,9 +356,9 @@ TEST_P(TrainerErrorsTest, ABatchOfAnotherSizeThanItSaysIsRefused) {
   EXPECT_TRUE(status.ok()) << status;
 }
 
-// Returns what LearnFrom says of a teacher of this vocabulary.
-absl::Status LearnFrom(const TrainerOptions& options, const TrainerOptions& of_teacher,
-                       int64_t vocabulary, bool is_frozen, bool on_other_rank) {
+// Returns what SetTeacher says of a teacher of this vocabulary.
+absl::Status SetTeacher(const TrainerOptions& options, const TrainerOptions& of_teacher,
+                        int64_t vocabulary, bool is_frozen, bool on_other_rank) {
   return RunLocalRanks(2, [&](Communicator& world) -> absl::Status {
     ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
                             DeviceRegistry::Create("cpu", DeviceOptions()));
@@ -372,7 +372,7 @@ absl::Status LearnFrom(const TrainerOptions& options, const TrainerOptions& of_t
     ZEROTH_ASSIGN_OR_RETURN(
         std::unique_ptr<Trainer> teacher,
         Trainer::Create(on_other_rank ? *other : *rank, std::move(model), of_teacher));
-    const absl::Status status = trainer->LearnFrom(std::move(teacher));
+    const absl::Status status = trainer->SetTeacher(std::move(teacher));
     EXPECT_EQ(trainer->teacher() != nullptr, status.ok());
     return status;
   });
@@ -380,23 +380,23 @@ absl::Status LearnFrom(const TrainerOptions& options, const TrainerOptions& of_t
 
 TEST(TrainerTeacherTest, OnlyOneLikeTheStudentIsTaken) {
   const TrainerOptions options;
-  const absl::Status taken = LearnFrom(options, options, 13, true, false);
+  const absl::Status taken = SetTeacher(options, options, 13, true, false);
   EXPECT_TRUE(taken.ok()) << taken;
   const auto expect_refused = [](const absl::Status& status, const char* words) {
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
     EXPECT_TRUE(absl::StrContains(status.message(), words)) << status;
   };
-  expect_refused(LearnFrom(options, options, 14, true, false),
+  expect_refused(SetTeacher(options, options, 14, true, false),
                  "a vocabulary of 14 tokens, expected the student's 13");
-  expect_refused(LearnFrom(options, options, 13, false, false), "takes gradients");
-  expect_refused(LearnFrom(options, options, 13, true, true), "a teacher of another rank");
+  expect_refused(SetTeacher(options, options, 13, false, false), "takes gradients");
+  expect_refused(SetTeacher(options, options, 13, true, true), "a teacher of another rank");
   TrainerOptions divided;
   divided.tensor.size = 2;
-  expect_refused(LearnFrom(options, divided, 13, true, false),
+  expect_refused(SetTeacher(options, divided, 13, true, false),
                  "a teacher on 2 tensor ranks, expected it divided as the student, on 1");
   TrainerOptions of_pairs;
   of_pairs.preference = PreferenceOptions();
-  expect_refused(LearnFrom(of_pairs, options, 13, true, false), "preference is set");
+  expect_refused(SetTeacher(of_pairs, options, 13, true, false), "preference is set");
 }
 
 INSTANTIATE_TEST_SUITE_P(Strategies, TrainerErrorsTest, testing::ValuesIn(kCases),

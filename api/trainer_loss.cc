@@ -110,7 +110,7 @@ absl::Status Trainer::ExpectTeacher(const Batch& batch, const Batch& first) cons
   }
   if (ids > 0 && teacher_ != nullptr) {
     return absl::InvalidArgumentError(
-        "a micro-batch with tokens of a teacher, but the trainer has a teacher (LearnFrom); "
+        "a micro-batch with tokens of a teacher, but the trainer has a teacher (SetTeacher); "
         "expected one of them");
   }
   if (ids > 0 && options_.preference.has_value()) {

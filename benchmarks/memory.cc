@@ -157,7 +157,7 @@ absl::StatusOr<int> RanksThatFit(const ModelNumel& numel, const MemoryFormulaOpt
   return setup.sums_in_tree ? static_cast<int>(std::bit_floor(static_cast<unsigned>(fit))) : fit;
 }
 
-absl::Status SayTooLarge(const MemoryFormulaOptions& setup, const Lever& lever) {
+absl::Status PrintTooLarge(const MemoryFormulaOptions& setup, const Lever& lever) {
   std::cout << setup.strategy << ", " << lever.name << ": more than this machine's memory\n";
   return absl::OkStatus();
 }
@@ -165,13 +165,13 @@ absl::Status SayTooLarge(const MemoryFormulaOptions& setup, const Lever& lever) 
 absl::Status PrintRow(const nlohmann::json& config, const ModelNumel& numel,
                       MemoryFormulaOptions setup, const Lever& lever) {
   ZEROTH_ASSIGN_OR_RETURN(setup.world_size, RanksThatFit(numel, setup));
-  if (setup.world_size == 0) return SayTooLarge(setup, lever);
+  if (setup.world_size == 0) return PrintTooLarge(setup, lever);
   MemoryStats stats;
   std::mutex mutex;
   const absl::Status trained = RunLocalRanks(setup.world_size, [&](Communicator& world) {
     return TrainRank(config, setup, lever, world, mutex, stats);
   });
-  if (absl::IsResourceExhausted(trained)) return SayTooLarge(setup, lever);
+  if (absl::IsResourceExhausted(trained)) return PrintTooLarge(setup, lever);
   ZEROTH_RETURN_IF_ERROR(trained);
   ZEROTH_ASSIGN_OR_RETURN(const StateBytes formula, PredictStateBytes(numel, setup));
   const auto peak = [&](MemoryCategory category) {

@@ -44,7 +44,7 @@ bool Operation::Kind(const char* field, const Tensor& tensor, SharedType& type) 
   const DType dtype = tensor.dtype();
   if (type.leader == nullptr) {
     if (!IsFloatingPoint(dtype)) return WrongType(field, dtype, "fp32, bf16 or fp16");
-    if (!IsOneHalf(field, dtype)) return false;
+    if (!IsHalfPrecision(field, dtype)) return false;
     type = {field, dtype};
   }
   if (dtype == type.dtype) return true;
@@ -131,7 +131,7 @@ bool Operation::HasCount(const char* field, const Tensor& tensor, int64_t count)
 }
 
 // A call may not mix bf16 and fp16, since no device has kernels for both at once.
-bool Operation::IsOneHalf(const char* field, DType dtype) {
+bool Operation::IsHalfPrecision(const char* field, DType dtype) {
   if (dtype == DType::kFloat32) return true;
   if (half_.leader == nullptr) half_ = {field, dtype};
   if (half_.dtype == dtype) return true;

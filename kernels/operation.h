@@ -124,7 +124,7 @@ class Operation {
   bool HasShape(const char* field, const Tensor& tensor, const Shape& shape);
   bool HasRows(const char* field, const Tensor& tensor, int64_t rows, int64_t cols);
   bool HasCount(const char* field, const Tensor& tensor, int64_t count);
-  bool IsOneHalf(const char* field, DType dtype);
+  bool IsHalfPrecision(const char* field, DType dtype);
   bool WrongType(const char* field, DType dtype, absl::string_view expected);
   bool Fail(const char* field, absl::string_view problem);
   absl::Status Missing() const;

@@ -15,7 +15,7 @@ namespace {
 
 // Top-k, then top-p: keeps the `keep` largest weights, then the fewest largest of these whose sum
 // reaches `share` of theirs; zeroes the rest. Among equal weights, the first token is kept first.
-void KeepLikeliest(size_t keep, double share, std::vector<double>& weights) {
+void FilterTopKTopP(size_t keep, double share, std::vector<double>& weights) {
   std::vector<size_t> order(weights.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::stable_sort(order, [&](size_t a, size_t b) { return weights[a] > weights[b]; });
@@ -72,7 +72,7 @@ int32_t PickToken(absl::Span<const float> logits, const SamplingOptions& options
   const size_t keep = options.top_k == 0
                           ? weights.size()
                           : std::min(weights.size(), static_cast<size_t>(options.top_k));
-  if (keep < weights.size() || options.top_p < 1) KeepLikeliest(keep, options.top_p, weights);
+  if (keep < weights.size() || options.top_p < 1) FilterTopKTopP(keep, options.top_p, weights);
   double rest = uniform * std::accumulate(weights.begin(), weights.end(), 0.0);
   for (size_t i = 0; i < weights.size(); ++i) {
     rest -= weights[i];

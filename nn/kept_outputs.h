@@ -46,7 +46,7 @@ class KeptOutputs {
 
   void Keep(Tensor output) { kept_.push_back(std::move(output)); }
   // Begins the second forward, which takes the kept outputs in the order of the first.
-  void BeginSecond() {
+  void BeginRecompute() {
     is_second_ = true;
     matmuls_ = 0;
   }

@@ -29,7 +29,7 @@ absl::StatusOr<Value> Recomputed(
     data = first.data;
   }
   Value result = context.MakeValue(std::move(data));
-  if (kept != nullptr) kept->BeginSecond();
+  if (kept != nullptr) kept->BeginRecompute();
   context.tape().Record([&context, &module, x, node = result.node, body, kept = std::move(kept),
                          draws = context.draws()]() -> absl::Status {
     if (!node->grad.defined()) return absl::OkStatus();

@@ -164,7 +164,7 @@ std::string MomentOf(const WorkLedger& ledger, int entry,
 }
 
 // True if micro-batches accumulate in full gradients, which are reduced once.
-bool AddsUpInFull(const TrainOptions& options) {
+bool AccumulatesFullGradients(const TrainOptions& options) {
   return options.grad_accum > 1 && options.grad_sync == GradSync::kLast;
 }
 
@@ -292,12 +292,13 @@ absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine
   if (!options.teacher.empty()) {
     ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> teacher,
                             PlanTeacher(*rank, options, &timeline));
-    ZEROTH_RETURN_IF_ERROR_WITH(trainer->LearnFrom(std::move(teacher)),
+    ZEROTH_RETURN_IF_ERROR_WITH(trainer->SetTeacher(std::move(teacher)),
                                 absl::StrCat("--teacher=", options.teacher));
   }
   const Sharding& sharding = trainer->sharding();
   LearnUnits(sharding, system);
-  const int64_t shards = LateGradientShardBytes(system, options, AddsUpInFull(options), sharding);
+  const int64_t shards =
+      LateGradientShardBytes(system, options, AccumulatesFullGradients(options), sharding);
   device.set_unfused_loss(UnfusedLossOf(system, options, sharding));
   // A timeline shows all micro-batches, and in a deterministic batch more of them keep more partial
   // sums.
@@ -326,7 +327,7 @@ absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine
     if (!is_last) continue;
     std::vector<PlannedAllocator::MemorySnapshot> snapshots = device.allocator().snapshots();
     if (system.backward_in_one) {
-      const auto* const end = MakeBackwardOnePiece(options, sharding, vocab, snapshots);
+      const auto* const end = MergeBackwardSnapshots(options, sharding, vocab, snapshots);
       const auto highest =
           std::max_element(snapshots.begin(), snapshots.end(),
                            [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
@@ -341,7 +342,7 @@ absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine
   plan.memory_peak_bytes = peak.bytes;
   plan.memory = peak.categories;
   AddInputs(options.grad_accum - planned, options, plan);
-  if (AddsUpInFull(options)) {
+  if (AccumulatesFullGradients(options)) {
     // Reduced shards replace the larger full sums, so they are not live at the peak.
     constexpr auto kGradients = static_cast<size_t>(MemoryCategory::kGradients);
     plan.memory_peak_bytes -= shards;
@@ -357,7 +358,7 @@ absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine
   plan.memory_limit_bytes = static_cast<int64_t>(on.memory_bytes - on.reserved_bytes);
   if (asked > 0) plan.memory_limit_bytes = std::min(asked, plan.memory_limit_bytes);
   // If micro-batches accumulate in the shards, the peak includes these already.
-  const bool beside = options.grad_accum == 1 || AddsUpInFull(options);
+  const bool beside = options.grad_accum == 1 || AccumulatesFullGradients(options);
   plan.memory_reserved_bytes =
       plan.memory_peak_bytes + (beside ? shards : 0) + system.reserved_unused_bytes;
   plan.fits = plan.memory_reserved_bytes <= plan.memory_limit_bytes;

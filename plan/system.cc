@@ -101,7 +101,7 @@ std::optional<UnfusedLoss> UnfusedLossOf(const PlannedSystem& system, const Trai
   // shares_buffers holds only for strategies that free units after their forward.
   loss.frees_gathered =
       options.reshard_after_forward == "true" && sharding.strategy().capabilities().shares_buffers;
-  loss.gradient_begins_later = !system.backward_in_one;  // MakeBackwardOnePiece leaves it out
+  loss.gradient_begins_later = !system.backward_in_one;  // MergeBackwardSnapshots leaves it out
   return loss;
 }
 
@@ -125,7 +125,7 @@ int64_t LateGradientShardBytes(const PlannedSystem& system, const TrainOptions& 
   return bytes;
 }
 
-const PlannedAllocator::MemorySnapshot* MakeBackwardOnePiece(
+const PlannedAllocator::MemorySnapshot* MergeBackwardSnapshots(
     const TrainOptions& options, const Sharding& sharding, int64_t vocab,
     std::vector<PlannedAllocator::MemorySnapshot>& snapshots) {
   using MemorySnapshot = PlannedAllocator::MemorySnapshot;

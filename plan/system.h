@@ -55,7 +55,7 @@ int64_t LateGradientShardBytes(const PlannedSystem& system, const TrainOptions& 
 // backward_in_one system, where all gradients of a micro-batch appear together at the end of
 // backward. Returns the one at that end, in `snapshots`, which must not be empty. `vocab`: rows
 // of the embedding.
-const PlannedAllocator::MemorySnapshot* MakeBackwardOnePiece(
+const PlannedAllocator::MemorySnapshot* MergeBackwardSnapshots(
     const TrainOptions& options, const Sharding& sharding, int64_t vocab,
     std::vector<PlannedAllocator::MemorySnapshot>& snapshots);
 

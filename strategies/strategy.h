@@ -98,7 +98,7 @@ struct StrategyOptions {
   // given. The registry sets them from the text that names the strategy.
   std::map<std::string, std::string> own = {};
   // Returns the value of a numeric option.
-  int64_t OwnNumber(const std::string& option) const;
+  int64_t IntOption(const std::string& option) const;
 };
 
 // A strategy-specific option, as in "my_strategy:depth=2,mode=fast". Its value is one of `choices`

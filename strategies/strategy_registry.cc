@@ -144,7 +144,7 @@ absl::Status CheckServed(absl::string_view name, const StrategyOptions& options,
 
 }  // namespace
 
-int64_t StrategyOptions::OwnNumber(const std::string& option) const {
+int64_t StrategyOptions::IntOption(const std::string& option) const {
   int64_t number = 0;
   const auto found = own.find(option);
   ZEROTH_CHECK(found != own.end() && absl::SimpleAtoi(found->second, &number));

@@ -213,7 +213,7 @@ absl::Status Unit::FinishGather() {
 
 absl::Status Unit::MarkSharded() {
   ZEROTH_RETURN_IF_ERROR(ExpectState(UnitState::kGathered, "reshard"));
-  HideParameters();
+  FreeParameters();
   return absl::OkStatus();
 }
 
@@ -271,13 +271,13 @@ void Unit::DropGradients() {
 }
 
 void Unit::Abandon() {
-  HideParameters();
+  FreeParameters();
   gather_event_ = nullptr;
   DropGradients();
   strategy_states_.clear();
 }
 
-void Unit::HideParameters() {
+void Unit::FreeParameters() {
   for (Parameter* parameter : spec_.parameters) parameter->set_data(Tensor());
   for (Segment& segment : segments_) segment.full = Tensor();
   state_ = UnitState::kSharded;

@@ -279,7 +279,7 @@ class Unit {
 
   absl::Status ExpectGradientsFit() const;
   absl::Status AllocateSegment(int i);
-  void HideParameters();
+  void FreeParameters();
   void DropGradients();
 
   UnitSpec spec_;

@@ -144,7 +144,7 @@ bool IsKnownExtra(const std::string& name) {
 // Checks that the files have every weight of the model and nothing else. Adapters and the rows of
 // new tokens may be missing, and with `makes_head` the head.
 absl::Status CheckWeights(const WeightsSource& weights, const LanguageModel& model,
-                          const GrownRows& grown, bool makes_head) {
+                          const NewTokenRows& grown, bool makes_head) {
   const std::map<std::string, PeftTensor> optional = PeftLoraTensors(model);
   std::vector<std::string> wrong;
   std::set<std::string> used;
@@ -301,10 +301,10 @@ absl::StatusOr<ModelSource> ModelSource::FromDirectory(std::string name, HfDirec
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> model, source.Build());
   const WeightsSource& weights = source.directory_->weights();
   if (!source.new_tokens_.empty()) {
-    ZEROTH_ASSIGN_OR_RETURN(source.grown_, GrownRows::Create(weights, *model));
+    ZEROTH_ASSIGN_OR_RETURN(source.new_token_rows_, NewTokenRows::Create(weights, *model));
   }
   ZEROTH_RETURN_IF_ERROR(
-      CheckWeights(weights, *model, source.grown_,
+      CheckWeights(weights, *model, source.new_token_rows_,
                    /*makes_head=*/options.scoring_head && !HasScoringHead(source.config_)));
   ZEROTH_RETURN_IF_ERROR(CheckTiedHead(weights, *model));
   return source;
@@ -379,7 +379,8 @@ ParameterReader ModelSource::StoredReader(uint64_t seed) const {
     }
     if (directory_.has_value()) {
       const WeightsSource& weights = directory_->weights();
-      if (grown_.Contains(parameter.name())) return grown_.Read(weights, parameter, begin, out);
+      if (new_token_rows_.Contains(parameter.name()))
+        return new_token_rows_.Read(weights, parameter, begin, out);
       const std::string name = weights.StoredName(parameter.name());
       if (weights.Find(name) != nullptr) return weights.ReadElements(name, begin, out);
     }

@@ -21,7 +21,7 @@
 #include "zeroth/nn/language_model.h"
 #include "zeroth/options/options.h"
 #include "zeroth/strategies/sharding.h"
-#include "zeroth/train/grown_rows.h"
+#include "zeroth/train/new_token_rows.h"
 
 namespace zeroth {
 
@@ -123,7 +123,7 @@ class ModelSource {
   std::optional<HfDirectory> directory_;
   const PackedBlocks* blocks_ = nullptr;        // the directory's weights, if they are PackedBlocks
   std::vector<AddedToken> new_tokens_;          // all added tokens, with --new_tokens
-  GrownRows grown_;                             // rows of new tokens
+  NewTokenRows new_token_rows_;                 // rows of new tokens
   std::shared_ptr<const InitAdapter> adapter_;  // null: adapters start from their initializers
 };
 

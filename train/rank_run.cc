@@ -89,7 +89,7 @@ absl::Status RankRun::SetUpAndTrain() {
   }
   bool stop = false;
   int64_t step = first_step_;
-  ZEROTH_ASSIGN_OR_RETURN(const bool misses_evaluation, MissesEvaluation());
+  ZEROTH_ASSIGN_OR_RETURN(const bool misses_evaluation, ResumedBeforeEvaluation());
   if (misses_evaluation) {
     ZEROTH_ASSIGN_OR_RETURN(const bool evaluated, EvaluateAll(step));
     stop = !evaluated;
@@ -120,10 +120,10 @@ absl::Status RankRun::SetUpAndTrain() {
     const std::vector<std::string>& models = store_->exported();
     if (!models.empty()) saved.push_back("model in " + absl::StrJoin(models, " and "));
     if (interrupted) saved.push_back("checkpoint in " + CheckpointPath(store_->directory(), step));
-    reporter_->SayEnd(!failure_.ok() ? "stopped"
-                      : interrupted  ? "interrupted"
-                                     : "done",
-                      seconds, saved, interrupted ? "--resume=auto goes on from there" : "");
+    reporter_->PrintEnd(!failure_.ok() ? "stopped"
+                        : interrupted  ? "interrupted"
+                                       : "done",
+                        seconds, saved, interrupted ? "--resume=auto goes on from there" : "");
   }
   if (failure_.ok() && !interrupted) return absl::OkStatus();
   if (interrupted) end_ = RunEnd::kInterrupted;
@@ -170,7 +170,7 @@ absl::Status RankRun::SetUp() {
     absl::StatusOr<std::unique_ptr<Trainer>> teacher =
         LoadFrozen(*rank_, *input_.teacher_model, options_, "teacher", trace_->timeline());
     const absl::Status learns =
-        teacher.ok() ? trainer_->LearnFrom(*std::move(teacher)) : teacher.status();
+        teacher.ok() ? trainer_->SetTeacher(*std::move(teacher)) : teacher.status();
     ZEROTH_RETURN_IF_ERROR_WITH(learns, absl::StrCat("--teacher=", options_.teacher));
   }
   if (input_.eval_data != nullptr) {

@@ -105,7 +105,7 @@ class RankRun {
   }
   // True, on all ranks, if the run that this one resumes ended before its evaluation of
   // first_step_.
-  absl::StatusOr<bool> MissesEvaluation();
+  absl::StatusOr<bool> ResumedBeforeEvaluation();
   // Evaluates the weights after `steps` steps, and their average if any, and reports the losses.
   // Returns false, without a report, if a signal ended the evaluation.
   absl::StatusOr<bool> EvaluateAll(int64_t steps);

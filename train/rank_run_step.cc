@@ -284,7 +284,7 @@ absl::StatusOr<RankRun::Evaluation> RankRun::Evaluate() {
   return evaluation;
 }
 
-absl::StatusOr<bool> RankRun::MissesEvaluation() {
+absl::StatusOr<bool> RankRun::ResumedBeforeEvaluation() {
   const bool last = first_step_ == length_.steps;
   if (first_step_ == 0 || !EvaluatesAfter(first_step_, last)) return false;
   const bool misses = reporter_ != nullptr && reporter_->lacks_evaluation();

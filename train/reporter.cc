@@ -224,8 +224,8 @@ void Reporter::WriteSummary(bool interrupted, double seconds) {
                                   {"collectives", collectives}}));
 }
 
-void Reporter::SayEnd(const std::string& how, double seconds, const std::vector<std::string>& saved,
-                      const std::string& advice) {
+void Reporter::PrintEnd(const std::string& how, double seconds,
+                        const std::vector<std::string>& saved, const std::string& advice) {
   if (const std::optional<Straggler> late = late_.worst()) {
     Say(absl::StrCat("late      ", StragglerText(*late)));
   }

@@ -49,8 +49,8 @@ class Reporter {
   void WriteSummary(bool interrupted, double seconds);
   // `how` is "done" or another end of the run; `saved` names the output beside the metrics, such as
   // "model in run/final", and `advice` is the next thing to do, or empty.
-  void SayEnd(const std::string& how, double seconds, const std::vector<std::string>& saved,
-              const std::string& advice);
+  void PrintEnd(const std::string& how, double seconds, const std::vector<std::string>& saved,
+                const std::string& advice);
 
  private:
   Reporter(const RunSpec& spec, const RunInput& input, Trainer& trainer, std::string out,

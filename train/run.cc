@@ -46,7 +46,7 @@ absl::StatusOr<RunEnd> RunTraining(const TrainOptions& options) {
     RunSpec planned = spec;
     planned.options.steps = input.length.steps;
     planned.options.epochs = 0;
-    ZEROTH_RETURN_IF_ERROR(SayPlan(planned, input.source));
+    ZEROTH_RETURN_IF_ERROR(PrintPlan(planned, input.source));
     return RunEnd::kFinished;
   }
   ZEROTH_RETURN_IF_ERROR(CheckFiles(spec, input));

@@ -120,7 +120,7 @@ absl::Status CheckOwnBase(const TrainOptions& options, const std::string& out) {
 }
 
 // True if the run resumes from a checkpoint in `out`.
-bool GoesOnHere(const TrainOptions& options, const std::string& out) {
+bool ResumesInPlace(const TrainOptions& options, const std::string& out) {
   if (options.resume.empty()) return false;
   if (options.resume == "auto") return true;
   const fs::path resumed = Canonical(options.resume);
@@ -246,7 +246,7 @@ absl::Status CheckRunDirectory(const TrainOptions& options, const std::string& o
   ZEROTH_RETURN_IF_ERROR(CheckOwnBase(options, out));
   if (options.overwrite) return absl::OkStatus();
   ZEROTH_ASSIGN_OR_RETURN(const Contents contents, ContentsOf(out));
-  if (GoesOnHere(options, out)) {
+  if (ResumesInPlace(options, out)) {
     // A run that was killed before its first checkpoint starts again. A finished one has a model.
     const bool finished = !contents.models.empty() && contents.checkpoints.empty();
     if (options.resume != "auto" || !finished) return absl::OkStatus();

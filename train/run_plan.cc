@@ -74,7 +74,7 @@ std::optional<double> FreeMemory() {
 
 }  // namespace
 
-absl::Status SayPlan(const RunSpec& spec, const ModelSource& source) {
+absl::Status PrintPlan(const RunSpec& spec, const ModelSource& source) {
   ZEROTH_ASSIGN_OR_RETURN(const ProcessEnvironment ranks, ProcessEnvironment::ReadRanks());
   if (!spec.ranks_are_threads && ranks.rank != 0) return absl::OkStatus();
   ZEROTH_ASSIGN_OR_RETURN(const Machine machine, MachineOf(spec.options));

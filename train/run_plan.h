@@ -14,7 +14,7 @@
 namespace zeroth {
 
 // Prints the plan of the run (--dry_run), once for all processes of a run.
-absl::Status SayPlan(const RunSpec& spec, const ModelSource& source);
+absl::Status PrintPlan(const RunSpec& spec, const ModelSource& source);
 
 // Returns a warning if, by its plan, a run on CPUs needs more memory than is free here. The system
 // would kill it silently. Empty if it does not, if another process of this machine warns, and for

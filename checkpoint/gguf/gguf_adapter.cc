@@ -60,12 +60,12 @@ absl::Status CheckAdapter(const GgufFile& file, const Base& base) {
   ZEROTH_ASSIGN_OR_RETURN(const std::string type, metadata.GetString(kAdapterTypeKey));
   if (type != kLora || metadata.Has(kActivationKey)) {
     return Unimplemented(file.description(), ": an adapter of type ",
-                         type != kLora ? ShownInGguf(type) : "activated LoRA",
+                         type != kLora ? EscapeForMessage(type) : "activated LoRA",
                          ", expected plain LoRA");
   }
   ZEROTH_ASSIGN_OR_RETURN(const std::string architecture, metadata.GetString(kArchitectureKey));
   if (architecture == base.architecture) return absl::OkStatus();
-  return InvalidArgument(file.description(), ": an adapter of a ", ShownInGguf(architecture),
+  return InvalidArgument(file.description(), ": an adapter of a ", EscapeForMessage(architecture),
                          ", but the base model is a \"", base.architecture, "\"");
 }
 
@@ -78,7 +78,7 @@ absl::Status SetRank(const GgufFile& file, const std::string& name, bool is_a, i
     *rank = shape.dim(dim);
     return absl::OkStatus();
   }
-  return InvalidArgument(file.description(), ": tensor ", ShownInGguf(name), " has shape ",
+  return InvalidArgument(file.description(), ": tensor ", EscapeForMessage(name), " has shape ",
                          shape.ToString(), ", expected ", is_a ? "[rank, in]" : "[out, rank]",
                          " with the rank of the other tensors",
                          *rank == 0 ? "" : absl::StrCat(", ", *rank));
@@ -162,7 +162,7 @@ absl::Status ConvertGgufToAdapter(const GgufFile& file, const HfConfig& base_con
     absl::string_view weight = name;
     const bool is_a = absl::ConsumeSuffix(&weight, kGgufLoraA);
     if ((!is_a && !absl::ConsumeSuffix(&weight, kGgufLoraB)) || !absl::EndsWith(weight, kWeight)) {
-      return InvalidArgument(file.description(), ": tensor ", ShownInGguf(name),
+      return InvalidArgument(file.description(), ": tensor ", EscapeForMessage(name),
                              " is not A or B of an adapter of a matrix, expected NAME.weight",
                              kGgufLoraA, " or NAME.weight", kGgufLoraB);
     }
@@ -189,8 +189,8 @@ absl::Status ConvertGgufToAdapter(const GgufFile& file, const HfConfig& base_con
   }
   for (const auto& [layer, matrices] : layers) {
     if (matrices != 2) {
-      return InvalidArgument(file.description(), ": layer ", ShownInGguf(layer), " has ", matrices,
-                             " of the two matrices, A and B, of an adapter");
+      return InvalidArgument(file.description(), ": layer ", EscapeForMessage(layer), " has ",
+                             matrices, " of the two matrices, A and B, of an adapter");
     }
     adapter.layers.push_back(layer);
   }

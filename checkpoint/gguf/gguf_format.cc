@@ -177,10 +177,10 @@ absl::Status ReadPair(Reader& reader, GgufMetadata* metadata) {
                            ", expected 1 to ", kMaxGgufKey);
   }
   if (metadata->Has(key)) {
-    return InvalidArgument("key ", ShownInGguf(key), " appears twice");
+    return InvalidArgument("key ", EscapeForMessage(key), " appears twice");
   }
   auto value = ReadValue(reader);
-  if (!value.ok()) return Annotate(value.status(), absl::StrCat("key ", ShownInGguf(key)));
+  if (!value.ok()) return Annotate(value.status(), absl::StrCat("key ", EscapeForMessage(key)));
   metadata->Set(key, *std::move(value));
   return absl::OkStatus();
 }
@@ -255,9 +255,9 @@ absl::Status ReadTensor(Reader& reader, bool with_blocks, GgufHeader* header) {
   }
   PackedFormat format = PackedFormat::kNone;
   auto entry = ReadEntry(reader, with_blocks ? &format : nullptr);
-  if (!entry.ok()) return Annotate(entry.status(), absl::StrCat("tensor ", ShownInGguf(name)));
+  if (!entry.ok()) return Annotate(entry.status(), absl::StrCat("tensor ", EscapeForMessage(name)));
   if (!header->tensors.emplace(name, *std::move(entry)).second) {
-    return InvalidArgument("tensor ", ShownInGguf(name), " appears twice");
+    return InvalidArgument("tensor ", EscapeForMessage(name), " appears twice");
   }
   if (format != PackedFormat::kNone) header->blocks[name] = format;
   return absl::OkStatus();
@@ -268,17 +268,17 @@ absl::Status CheckRanges(const GgufHeader& header, int64_t alignment, int64_t fi
   for (const TensorEntries::value_type* item : ByRange(header.tensors)) {
     const auto& [name, entry] = *item;
     if (entry.begin % alignment != 0) {
-      return InvalidArgument("tensor ", ShownInGguf(name), " begins at offset ", entry.begin,
+      return InvalidArgument("tensor ", EscapeForMessage(name), " begins at offset ", entry.begin,
                              ", expected a multiple of ", alignment);
     }
     if (previous != nullptr && entry.begin < previous->second.end) {
-      return InvalidArgument("tensors ", ShownInGguf(previous->first), " and ", ShownInGguf(name),
-                             " overlap in the data bytes [", entry.begin, ", ",
-                             std::min(entry.end, previous->second.end), ")");
+      return InvalidArgument("tensors ", EscapeForMessage(previous->first), " and ",
+                             EscapeForMessage(name), " overlap in the data bytes [", entry.begin,
+                             ", ", std::min(entry.end, previous->second.end), ")");
     }
     if (entry.end > file_bytes - header.data_begin) {
       return InvalidArgument(
-          "tensor ", ShownInGguf(name), " ", entry.shape.ToString(), " takes the data bytes [",
+          "tensor ", EscapeForMessage(name), " ", entry.shape.ToString(), " takes the data bytes [",
           entry.begin, ", ", entry.end, "), of which the file holds ",
           std::max<int64_t>(0, file_bytes - header.data_begin), "; is it truncated?");
     }

@@ -142,7 +142,7 @@ inline constexpr int kMaxGgufDepth = 4;
 
 // A key or name for messages: shortened and escaped, because a hostile one may be long or hold
 // control characters.
-std::string ShownInGguf(absl::string_view text);
+std::string EscapeForMessage(absl::string_view text);
 
 // "Q4_K" for ggml's number of that quantised type; empty if `number` is not a quantised type.
 absl::string_view QuantizedTypeName(uint32_t number);

@@ -147,7 +147,7 @@ absl::StatusOr<std::vector<int64_t>> GgufMetadata::GetInts(absl::string_view key
       array->items);
 }
 
-std::string ShownInGguf(absl::string_view text) {
+std::string EscapeForMessage(absl::string_view text) {
   constexpr size_t kShown = 80;
   return absl::StrCat("\"", absl::CHexEscape(text.substr(0, kShown)),
                       text.size() > kShown ? "..." : "", "\"");

@@ -64,7 +64,7 @@ absl::Status CheckPair(const std::string& key, const GgufValue& value) {
   }
   const auto* array = std::get_if<GgufArray>(&value);
   if (array != nullptr && Depth(*array) > kMaxGgufDepth) {
-    return InvalidArgument("key ", ShownInGguf(key), ": arrays are nested deeper than ",
+    return InvalidArgument("key ", EscapeForMessage(key), ": arrays are nested deeper than ",
                            kMaxGgufDepth, " levels");
   }
   return absl::OkStatus();
@@ -80,15 +80,16 @@ absl::StatusOr<uint32_t> TypeNumber(const std::string& name, const SafetensorsEn
 absl::Status AddTensor(const std::string& name, const SafetensorsEntry& entry,
                        const GgufBlockTypes& blocks, HeaderBytes* out) {
   if (name.empty() || name.size() > kMaxGgufTensorName) {
-    return InvalidArgument("tensor ", ShownInGguf(name), " has a name of ", name.size(),
+    return InvalidArgument("tensor ", EscapeForMessage(name), " has a name of ", name.size(),
                            " bytes, expected 1 to ", kMaxGgufTensorName);
   }
   if (entry.shape.rank() > kMaxGgufRank) {
-    return InvalidArgument("tensor ", ShownInGguf(name), " has the shape ", entry.shape.ToString(),
-                           ", expected at most ", kMaxGgufRank, " dimensions");
+    return InvalidArgument("tensor ", EscapeForMessage(name), " has the shape ",
+                           entry.shape.ToString(), ", expected at most ", kMaxGgufRank,
+                           " dimensions");
   }
   const absl::StatusOr<uint32_t> type = TypeNumber(name, entry, blocks);
-  if (!type.ok()) return Annotate(type.status(), absl::StrCat("tensor ", ShownInGguf(name)));
+  if (!type.ok()) return Annotate(type.status(), absl::StrCat("tensor ", EscapeForMessage(name)));
   out->Add(name);
   out->Add(static_cast<uint32_t>(entry.shape.rank()));
   for (int i = entry.shape.rank(); i-- > 0;) out->Add(static_cast<uint64_t>(entry.shape.dim(i)));
@@ -102,7 +103,7 @@ absl::StatusOr<TensorDeclaration> AsBytes(const TensorDeclaration& tensor, GgufB
   const GgufBlockSize size = SizeOf(block);
   std::vector<int64_t> dims(tensor.shape.dims().begin(), tensor.shape.dims().end());
   if (dims.empty() || dims.back() % size.elements != 0) {
-    return InvalidArgument("tensor ", ShownInGguf(tensor.name), " has the shape ",
+    return InvalidArgument("tensor ", EscapeForMessage(tensor.name), " has the shape ",
                            tensor.shape.ToString(), ", expected rows of whole blocks of ",
                            size.elements, " elements, as ",
                            QuantizedTypeName(static_cast<uint32_t>(block)), " has");

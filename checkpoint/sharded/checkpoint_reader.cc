@@ -42,7 +42,7 @@ absl::Status Damaged(absl::string_view place, absl::string_view what) {
 
 // A missing file is damage. A file that the system cannot read now (EIO, ESTALE, a lack of
 // permission, a full table of files) may be intact, and another attempt may read it.
-absl::Status MissingIsDamage(const absl::Status& status) {
+absl::Status NotFoundToDataLoss(const absl::Status& status) {
   return absl::IsNotFound(status) ? absl::DataLossError(status.message()) : status;
 }
 
@@ -53,7 +53,7 @@ absl::StatusOr<std::string> ReadIndex(const std::string& path) {
   absl::StatusOr<std::string> text = ReadFile(path, kMaxIndexBytes);
   // A directory of this name is damage, not an error of the file system.
   if (absl::IsInvalidArgument(text.status())) return absl::DataLossError(text.status().message());
-  if (!text.ok()) return MissingIsDamage(text.status());
+  if (!text.ok()) return NotFoundToDataLoss(text.status());
   return text;
 }
 
@@ -178,7 +178,7 @@ absl::StatusOr<int> CheckpointReader::OpenFile(int file) {
   FileDescriptor opened(
       TEMP_FAILURE_RETRY(open(PathOf(file).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)));
   const int fd = opened.descriptor();
-  if (fd < 0) return MissingIsDamage(ErrnoStatus(errno, absl::StrCat("open ", PathOf(file))));
+  if (fd < 0) return NotFoundToDataLoss(ErrnoStatus(errno, absl::StrCat("open ", PathOf(file))));
   struct stat facts = {};
   if (fstat(fd, &facts) != 0) {
     return ErrnoStatus(errno, absl::StrCat("look at ", PathOf(file)));

@@ -102,7 +102,7 @@ absl::Status CheckThatFlagsExist(const std::string& source, int argc, char** arg
 }
 
 // True if standard output has been written, or nobody reads its pipe.
-bool PrintedAll() {
+bool FlushStdout() {
   const bool printed = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
   struct stat out = {};
   return printed ||
@@ -158,7 +158,7 @@ int RunProgram(absl::FunctionRef<absl::Status()> program) {
   std::string error;
   try {
     const absl::Status status = program();
-    if (status.ok() && PrintedAll()) return 0;
+    if (status.ok() && FlushStdout()) return 0;
     error = status.ok() ? "standard output could not be written in full, as to a full disk; free "
                           "space there, or write elsewhere"
                         : std::string(status.message());

@@ -53,8 +53,8 @@ std::string WithoutNumbers(absl::string_view name) {
 
 // Returns the names of `ours` that differ from `name` only in numbers, as sizes of a model do. The
 // most similar come first.
-std::vector<std::string> InOtherNumbers(absl::string_view name,
-                                        absl::Span<const std::string> ours) {
+std::vector<std::string> NamesWithOtherNumbers(absl::string_view name,
+                                               absl::Span<const std::string> ours) {
   std::vector<std::string> alike;
   if (std::none_of(name.begin(), name.end(), IsDigit)) return alike;
   const std::string letters = WithoutNumbers(name);
@@ -68,7 +68,7 @@ std::vector<std::string> InOtherNumbers(absl::string_view name,
 }
 
 // Returns the names of `ours` that `name` may be a misspelling of.
-std::vector<std::string> SpelledAlike(absl::string_view name, absl::Span<const std::string> ours) {
+std::vector<std::string> SimilarNames(absl::string_view name, absl::Span<const std::string> ours) {
   // Allows one edit for each four letters, and at least one. With more edits it is a different
   // word.
   size_t nearest = std::max<size_t>(1, name.size() / 4);
@@ -91,8 +91,8 @@ std::vector<std::string> Hints(absl::string_view unknown,
     const std::vector<absl::string_view> names = absl::StrSplit(known.names, ' ');
     if (std::find(names.begin(), names.end(), name) != names.end()) return {known.ours};
   }
-  std::vector<std::string> hints = InOtherNumbers(name, ours);
-  if (hints.empty()) hints = SpelledAlike(name, ours);
+  std::vector<std::string> hints = NamesWithOtherNumbers(name, ours);
+  if (hints.empty()) hints = SimilarNames(name, ours);
   if (hints.size() > 3) hints.resize(3);
   for (std::string& hint : hints) hint = absl::StrCat(prefix, hint);
   return hints;

@@ -115,9 +115,9 @@ std::vector<uint8_t> MarksOf(const ChatTemplate::Conversation& conversation, boo
 
 // Removes the targets of the assistant's messages marked as not learned. InvalidArgument for a mark
 // on another message that contradicts --loss_on, which decides for these.
-absl::Status LeaveOutUnlearned(absl::Span<const ChatMessage> messages, bool loss_on_all,
-                               const ChatTemplate::Conversation& written,
-                               std::vector<uint8_t>& marks) {
+absl::Status MaskUntrainedMessages(absl::Span<const ChatMessage> messages, bool loss_on_all,
+                                   const ChatTemplate::Conversation& written,
+                                   std::vector<uint8_t>& marks) {
   std::vector<bool> learned;  // for each of the assistant's messages
   for (size_t i = 0; i < messages.size(); ++i) {
     const ChatMessage& message = messages[i];
@@ -215,7 +215,7 @@ absl::StatusOr<Written> Write(const Example& example, const ChatTemplate* chat,
   written.marks = MarksOf(conversation, loss_on_all);
   if (!example.messages.empty()) {
     ZEROTH_RETURN_IF_ERROR(
-        LeaveOutUnlearned(example.messages, loss_on_all, conversation, written.marks));
+        MaskUntrainedMessages(example.messages, loss_on_all, conversation, written.marks));
   }
   written.ids = std::move(conversation.ids);
   return written;

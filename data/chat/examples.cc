@@ -260,7 +260,7 @@ absl::Status CheckKeys(RecordKind kind, const nlohmann::ordered_json& json, bool
   for (const absl::string_view key : kRefusedOfRecord) {
     const auto found = json.find(std::string(key));
     if (found == json.end() || IsEmptyValue(*found)) continue;
-    if (IsLossMaskKey(key) && ReadLearned(key, *found).value_or(false)) continue;
+    if (IsLossMaskKey(key) && ReadLossMask(key, *found).value_or(false)) continue;
     return InvalidArgument("has \"", key, "\", which is not read; ",
                            key == "functions" ? "--data_columns=tools=functions reads it as "
                                                 "\"tools\""

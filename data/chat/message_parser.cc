@@ -92,7 +92,7 @@ absl::StatusOr<ChatMessage> ParseMessage(const nlohmann::ordered_json& entry,
       ZEROTH_RETURN_IF_ERROR(CheckToolCalls(value));
       message.tool_calls = value;
     } else if (IsLossMaskKey(key)) {
-      ZEROTH_ASSIGN_OR_RETURN(const bool learned, ReadLearned(key, value));
+      ZEROTH_ASSIGN_OR_RETURN(const bool learned, ReadLossMask(key, value));
       if (message.is_learned.value_or(learned) != learned) {
         return InvalidArgument("has \"", key, "\": ", learned ? "true" : "false",
                                ", but another key says the opposite");
@@ -149,7 +149,7 @@ bool IsEmptyValue(const nlohmann::ordered_json& value) {
 
 bool IsLossMaskKey(absl::string_view key) { return IsOneOf(key, kLearned); }
 
-absl::StatusOr<bool> ReadLearned(absl::string_view key, const nlohmann::ordered_json& value) {
+absl::StatusOr<bool> ReadLossMask(absl::string_view key, const nlohmann::ordered_json& value) {
   if (value.is_boolean()) return value.get<bool>();
   if (value.is_number() && (value == 0 || value == 1)) return value == 1;
   return InvalidArgument("has \"", key, "\": ", Shorten(value.dump(-1, ' ', true)),

@@ -37,6 +37,6 @@ bool IsEmptyValue(const nlohmann::ordered_json& value);
 bool IsLossMaskKey(absl::string_view key);
 // Reads the value of a key for which IsLossMaskKey is true. Refuses weights between 0 and 1,
 // because the loss does not weigh messages.
-absl::StatusOr<bool> ReadLearned(absl::string_view key, const nlohmann::ordered_json& value);
+absl::StatusOr<bool> ReadLossMask(absl::string_view key, const nlohmann::ordered_json& value);
 
 }  // namespace zeroth

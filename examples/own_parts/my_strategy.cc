@@ -18,7 +18,7 @@ class KeepSome : public zeroth::ShardingStrategy {
  protected:
   bool KeepsGathered(const zeroth::Unit& unit, zeroth::Pass pass) const override {
     // The root is unit 0.
-    const bool keeps = unit.index() <= options().OwnNumber("units");
+    const bool keeps = unit.index() <= options().IntOption("units");
     return KeepsGatheredAfterForward(unit, pass) || (keeps && pass == zeroth::Pass::kForward);
   }
 };

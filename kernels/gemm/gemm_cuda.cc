@@ -41,7 +41,7 @@ absl::StatusOr<bool> MultiplyByBlas(const GemmCall& call, CublasLt& blas) {
 }
 
 // Computes a matmul for which cuBLASLt has no algorithm.
-absl::Status MultiplyPlainly(const GemmCall& call, CublasLt& blas, const LaunchTarget& target) {
+absl::Status FallbackMatmul(const GemmCall& call, CublasLt& blas, const LaunchTarget& target) {
   if (call.m * call.n * call.k >= kSmallMatmul) {
     ZEROTH_RETURN_IF_ERROR(blas.AllowSlowMatmul(
         absl::StrCat("[", call.m, ", ", call.k, "]", call.transpose_a ? " transposed" : "", " x [",
@@ -64,7 +64,7 @@ absl::StatusOr<bool> MultiplyInStages(const GemmCall& call, CublasLt& blas,
     ZEROTH_ASSIGN_OR_RETURN(const bool multiplied, MultiplyByBlas(product, blas));
     if (!multiplied && begin == 0) return false;
     // The last chunk may have so few rows that only the others have an algorithm.
-    if (!multiplied) ZEROTH_RETURN_IF_ERROR(MultiplyPlainly(product, blas, target));
+    if (!multiplied) ZEROTH_RETURN_IF_ERROR(FallbackMatmul(product, blas, target));
     ZEROTH_RETURN_IF_ERROR(ApplyEpilogue(call, begin, rows, staging, target));
   }
   return true;
@@ -110,7 +110,7 @@ absl::Status Gemm(const GemmCall& call, CublasLt& blas, const LaunchTarget& targ
     ZEROTH_ASSIGN_OR_RETURN(const bool multiplied, MultiplyInStages(call, blas, target));
     if (multiplied) return absl::OkStatus();
   }
-  return MultiplyPlainly(call, blas, target);
+  return FallbackMatmul(call, blas, target);
 }
 
 namespace {

@@ -53,7 +53,8 @@ absl::Status SinksBackward(Context& context, Parameter* sinks, const Tensor& dou
 
 // Computes args.out, and args.lse if sinks or a backward will follow, or reads both from the kept
 // outputs.
-absl::Status MakeOrTakeAttention(Context& context, const Parameter* sinks, AttentionArgs& args) {
+absl::Status ComputeOrReuseAttention(Context& context, const Parameter* sinks,
+                                     AttentionArgs& args) {
   KeptOutputs* const kept = context.kept_outputs();
   if (kept != nullptr && kept->is_second()) {
     ZEROTH_ASSIGN_OR_RETURN(args.out, kept->Take());
@@ -120,7 +121,7 @@ absl::StatusOr<Value> AttentionOp(Context& context, const Value& qkv, AttentionS
   args.shape = shape;
   args.qkv = qkv.data;
   args.starts = context.document_starts();
-  ZEROTH_RETURN_IF_ERROR(MakeOrTakeAttention(context, sinks, args));
+  ZEROTH_RETURN_IF_ERROR(ComputeOrReuseAttention(context, sinks, args));
   Value result = context.MakeValue(args.out);
   if (qkv.node == nullptr) return result;
   RecordBackward(

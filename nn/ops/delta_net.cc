@@ -13,7 +13,7 @@ namespace {
 
 // Computes args.out, and args.states if a backward will follow, or reads both from the kept
 // outputs, as attention's are.
-absl::Status MakeOrTakeRule(Context& context, GatedDeltaRuleArgs& args) {
+absl::Status ComputeOrReuseDeltaRule(Context& context, GatedDeltaRuleArgs& args) {
   KeptOutputs* const kept = context.kept_outputs();
   if (kept != nullptr && kept->is_second()) {
     ZEROTH_ASSIGN_OR_RETURN(args.out, kept->Take());
@@ -116,7 +116,7 @@ absl::StatusOr<Value> GatedDeltaRuleOp(Context& context, const Value& qkv, const
   ZEROTH_ASSIGN_OR_RETURN(args.log_decay, FullValues(log_decay));
   ZEROTH_ASSIGN_OR_RETURN(args.dt_bias, FullValues(dt_bias));
   args.starts = context.document_starts();
-  ZEROTH_RETURN_IF_ERROR(MakeOrTakeRule(context, args));
+  ZEROTH_RETURN_IF_ERROR(ComputeOrReuseDeltaRule(context, args));
   Value result = context.MakeValue(args.out);
   if (qkv.node == nullptr || gates.node == nullptr) return result;
   // Backward reads neither: a view of parameters would keep their gather buffer.

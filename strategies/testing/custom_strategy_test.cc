@@ -84,7 +84,7 @@ class AllReduceShard : public ShardingStrategy {
 
  private:
   absl::Status AllReduce(const Unit& unit, const Tensor& values, Stream& comm) {
-    const int64_t pieces = std::min(options().OwnNumber("pieces"), values.numel());
+    const int64_t pieces = std::min(options().IntOption("pieces"), values.numel());
     for (int64_t i = 0; i < pieces; ++i) {
       const int64_t begin = values.numel() * i / pieces;
       const int64_t end = values.numel() * (i + 1) / pieces;

@@ -138,7 +138,7 @@ class DistillationTest : public ::testing::TestWithParam<const char*> {
       if (teacher_ == nullptr) {
         ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> teacher,
                                 LoadFrozen(*rank, teacher_source, of_teacher, "teacher"));
-        ZEROTH_RETURN_IF_ERROR(trainer->LearnFrom(std::move(teacher)));
+        ZEROTH_RETURN_IF_ERROR(trainer->SetTeacher(std::move(teacher)));
       }
       ZEROTH_RETURN_IF_ERROR(trainer->sharding().Load(source.Reader(/*seed=*/0)));
       LoaderOptions rows = layout.Loader(world, kRows, kLength);
@@ -417,7 +417,7 @@ absl::StatusOr<PackedRecord> TrainPacked(const PackedRun& run) {
     } else {
       ZEROTH_ASSIGN_OR_RETURN(teacher, LoadFrozen(*rank, teacher_source, of_teacher, "teacher"));
     }
-    ZEROTH_RETURN_IF_ERROR(trainer->LearnFrom(std::move(teacher)));
+    ZEROTH_RETURN_IF_ERROR(trainer->SetTeacher(std::move(teacher)));
     ZEROTH_RETURN_IF_ERROR(trainer->sharding().Load(source.Reader(/*seed=*/0)));
     LoaderOptions rows;
     rows.world_size = world.size();

@@ -154,7 +154,7 @@ absl::Status RunRank(const TrainOptions& options, Communicator& world, MemorySta
       Trainer::Create(*rank, std::move(model), TrainerOptionsFor(options, nullptr)));
   if (!options.teacher.empty()) {
     ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> teacher, LoadTeacher(*rank, options));
-    ZEROTH_RETURN_IF_ERROR(trainer->LearnFrom(std::move(teacher)));
+    ZEROTH_RETURN_IF_ERROR(trainer->SetTeacher(std::move(teacher)));
   }
   ZEROTH_RETURN_IF_ERROR(trainer->sharding().Initialize(1));
   device->allocator().ResetPeaks();

@@ -46,7 +46,7 @@ ABSL_FLAG(
 namespace zeroth {
 namespace {
 
-absl::Status ConvertAsTold(int argc, char** argv) {
+absl::Status RunConvert(int argc, char** argv) {
   ZEROTH_RETURN_IF_ERROR(ParseFlags(
       "Converts models between Hugging Face directories and GGUF files, from llm.c's files, and "
       "between types.\n\n"
@@ -74,5 +74,5 @@ absl::Status ConvertAsTold(int argc, char** argv) {
 }  // namespace zeroth
 
 int main(int argc, char** argv) {
-  return zeroth::RunProgram([&] { return zeroth::ConvertAsTold(argc, argv); });
+  return zeroth::RunProgram([&] { return zeroth::RunConvert(argc, argv); });
 }

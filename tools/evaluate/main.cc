@@ -212,7 +212,7 @@ absl::Status PrintPairs(LoadedModel& loaded, const Tokenizer& tokenizer, nlohman
   return absl::OkStatus();
 }
 
-absl::Status EvaluateAsTold(int argc, char** argv) {
+absl::Status RunEvaluate(int argc, char** argv) {
   ZEROTH_ASSIGN_OR_RETURN(
       const LoadModelOptions load,
       ParseModelFlags(
@@ -261,5 +261,5 @@ absl::Status EvaluateAsTold(int argc, char** argv) {
 }  // namespace zeroth
 
 int main(int argc, char** argv) {
-  return zeroth::RunProgram([&] { return zeroth::EvaluateAsTold(argc, argv); });
+  return zeroth::RunProgram([&] { return zeroth::RunEvaluate(argc, argv); });
 }

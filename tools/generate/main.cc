@@ -149,7 +149,7 @@ absl::Status Chat(LoadedModel& loaded, const Tokenizer& tokenizer, GenerateOptio
   return absl::OkStatus();
 }
 
-absl::Status GenerateAsTold(int argc, char** argv) {
+absl::Status RunGenerate(int argc, char** argv) {
   ZEROTH_ASSIGN_OR_RETURN(
       const LoadModelOptions load,
       ParseModelFlags("Continues a text with a model.\n\n"
@@ -179,5 +179,5 @@ absl::Status GenerateAsTold(int argc, char** argv) {
 }  // namespace zeroth
 
 int main(int argc, char** argv) {
-  return zeroth::RunProgram([&] { return zeroth::GenerateAsTold(argc, argv); });
+  return zeroth::RunProgram([&] { return zeroth::RunGenerate(argc, argv); });
 }

@@ -9,7 +9,7 @@
 
 #include "zeroth/core/base/command_line.h"
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/tools/inspect/inspected.h"
+#include "zeroth/tools/inspect/inspected_file.h"
 
 ABSL_FLAG(bool, verify, false,
           "Read every byte and verify every checksum, instead of printing the table.");
@@ -41,10 +41,10 @@ absl::StatusOr<bool> Inspect(int argc, char** argv) {
   bool wrong = false;
   std::string report;
   if (diff) {
-    ZEROTH_ASSIGN_OR_RETURN(const auto pair, Inspected::OpenPair(paths[0], paths[1]));
+    ZEROTH_ASSIGN_OR_RETURN(const auto pair, InspectedFile::OpenPair(paths[0], paths[1]));
     ZEROTH_ASSIGN_OR_RETURN(report, DiffReport(pair.first, pair.second, wrong));
   } else {
-    ZEROTH_ASSIGN_OR_RETURN(const Inspected file, Inspected::Open(paths[0]));
+    ZEROTH_ASSIGN_OR_RETURN(const InspectedFile file, InspectedFile::Open(paths[0]));
     if (absl::GetFlag(FLAGS_verify)) {
       report = VerifyReport(file, wrong);
     } else {

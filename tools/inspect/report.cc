@@ -11,7 +11,7 @@
 #include "absl/strings/str_join.h"
 
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/tools/inspect/inspected.h"
+#include "zeroth/tools/inspect/inspected_file.h"
 
 namespace zeroth {
 namespace {
@@ -101,20 +101,20 @@ absl::StatusOr<Difference> Compare(const InspectedTensor& a, const InspectedTens
 
 using TensorsByName = std::map<std::string, const InspectedTensor*>;
 
-TensorsByName ByName(const Inspected& file) {
+TensorsByName ByName(const InspectedFile& file) {
   TensorsByName tensors;
   for (const InspectedTensor& tensor : file.tensors) tensors[tensor.name] = &tensor;
   return tensors;
 }
 
-bool HasState(const Inspected& file) {
+bool HasState(const InspectedFile& file) {
   return std::any_of(file.tensors.begin(), file.tensors.end(),
                      [](const InspectedTensor& tensor) { return tensor.is_state; });
 }
 
 }  // namespace
 
-absl::StatusOr<std::string> TableOf(const Inspected& file, bool norms) {
+absl::StatusOr<std::string> TableOf(const InspectedFile& file, bool norms) {
   size_t name_width = 6;
   size_t dims_width = 5;
   size_t where_width = 5;
@@ -147,7 +147,7 @@ absl::StatusOr<std::string> TableOf(const Inspected& file, bool norms) {
   return table;
 }
 
-std::string VerifyReport(const Inspected& file, bool& damaged) {
+std::string VerifyReport(const InspectedFile& file, bool& damaged) {
   const absl::StatusOr<std::vector<absl::Status>> found = file.verify();
   damaged = found.ok() && !found->empty();
   if (!found.ok()) return absl::StrCat(found.status().message(), "\n");
@@ -157,7 +157,8 @@ std::string VerifyReport(const Inspected& file, bool& damaged) {
   return report;
 }
 
-absl::StatusOr<std::string> DiffReport(const Inspected& a, const Inspected& b, bool& differ) {
+absl::StatusOr<std::string> DiffReport(const InspectedFile& a, const InspectedFile& b,
+                                       bool& differ) {
   const TensorsByName in_a = ByName(a);
   const TensorsByName in_b = ByName(b);
   std::string report;

@@ -21,7 +21,7 @@
 #include "zeroth/checkpoint/tensor_file_writer.h"
 #include "zeroth/core/base/file/temporary_directory.h"
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/tools/inspect/inspected.h"
+#include "zeroth/tools/inspect/inspected_file.h"
 
 namespace zeroth {
 namespace {
@@ -31,10 +31,10 @@ using ::testing::HasSubstr;
 using testing::Spread;
 using testing::TestState;
 
-std::unique_ptr<Inspected> Open(const std::string& path) {
-  auto file = Inspected::Open(path);
+std::unique_ptr<InspectedFile> Open(const std::string& path) {
+  auto file = InspectedFile::Open(path);
   EXPECT_TRUE(file.ok()) << file.status();
-  return file.ok() ? std::make_unique<Inspected>(*std::move(file)) : nullptr;
+  return file.ok() ? std::make_unique<InspectedFile>(*std::move(file)) : nullptr;
 }
 
 std::string WriteFile(const TemporaryDirectory& dir, const std::string& name,
@@ -110,7 +110,7 @@ TEST(ReportTest, CheckpointsOfOneStateAreEqualHoweverTheyWereCut) {
   EXPECT_FALSE(wrong);
 
   // A model has no moments.
-  Inspected model = *a;
+  InspectedFile model = *a;
   model.tensors.erase(std::remove_if(model.tensors.begin(), model.tensors.end(),
                                      [](const InspectedTensor& each) { return each.is_state; }),
                       model.tensors.end());
@@ -132,7 +132,7 @@ TEST(ReportTest, CheckpointsOfOneStateAreEqualHoweverTheyWereCut) {
 }
 
 std::string DiffOf(const std::string& a, const std::string& b, bool& differ) {
-  const auto pair = Inspected::OpenPair(a, b);
+  const auto pair = InspectedFile::OpenPair(a, b);
   EXPECT_TRUE(pair.ok()) << pair.status();
   const auto report = DiffReport(pair->first, pair->second, differ);
   EXPECT_TRUE(report.ok()) << report.status();
@@ -203,12 +203,12 @@ INSTANTIATE_TEST_SUITE_P(Models, GgufReportTest, ::testing::Values("gpt2_tiny", 
 
 TEST(ReportTest, OtherDirectoriesAreRefused) {
   const TemporaryDirectory dir;
-  EXPECT_EQ(Inspected::Open(dir.File("absent")).status().code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(Inspected::Open(dir.path()).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(InspectedFile::Open(dir.File("absent")).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(InspectedFile::Open(dir.path()).status().code(), absl::StatusCode::kInvalidArgument);
   ASSERT_EQ(SaveCheckpoint(dir.path(), {"no_shard", 1}, 7), absl::OkStatus());
-  EXPECT_THAT(std::string(Inspected::Open(dir.path()).status().message()),
+  EXPECT_THAT(std::string(InspectedFile::Open(dir.path()).status().message()),
               HasSubstr("step-00000007"));
-  EXPECT_FALSE(Inspected::Open(dir.Write("x.safetensors", "no")).ok());
+  EXPECT_FALSE(InspectedFile::Open(dir.Write("x.safetensors", "no")).ok());
 }
 
 }  // namespace

@@ -92,8 +92,8 @@ absl::Status Say(const Plan& plan, const TrainOptions& options, const Machine& m
   return Print(changes);
 }
 
-absl::Status SaySearch(const TrainOptions& options, const Machine& machine,
-                       const ModelBuilder& build, bool json) {
+absl::Status PrintSearch(const TrainOptions& options, const Machine& machine,
+                         const ModelBuilder& build, bool json) {
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<PlannedRun> runs, SearchPlans(options, machine, build));
   if (!json) return Print(SearchText(runs, kRows));
   nlohmann::json rows = nlohmann::json::array();
@@ -103,8 +103,8 @@ absl::Status SaySearch(const TrainOptions& options, const Machine& machine,
   return Print(rows);
 }
 
-absl::Status SayLargest(const std::string& what, const TrainOptions& options,
-                        const Machine& machine, const ModelBuilder& build, bool json) {
+absl::Status PrintLargest(const std::string& what, const TrainOptions& options,
+                          const Machine& machine, const ModelBuilder& build, bool json) {
   ZEROTH_ASSIGN_OR_RETURN(const LargestPlan largest,
                           LargestThatFits(what, options, machine, build));
   if (json) {
@@ -265,8 +265,8 @@ absl::Status Main(int argc, char** argv) {
   const ModelBuilder build = [&source](std::optional<int64_t> layers) {
     return source.Build(layers);
   };
-  if (search) return SaySearch(options, machine, build, json);
-  if (largest.has_value()) return SayLargest(*largest, options, machine, build, json);
+  if (search) return PrintSearch(options, machine, build, json);
+  if (largest.has_value()) return PrintLargest(*largest, options, machine, build, json);
   ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, build(std::nullopt));
   PlanTimeline timeline;
   ZEROTH_ASSIGN_OR_RETURN(const Plan plan, PlanRun(options, machine, std::move(model),

@@ -79,7 +79,7 @@ class Progress {
   bool written_ = false;
 };
 
-absl::Status TokenizeAsTold(int argc, char** argv) {
+absl::Status RunTokenize(int argc, char** argv) {
   ZEROTH_RETURN_IF_ERROR(ParseFlags(
       "Encodes text into token files, or into JSON lines with ids.\n\n"
       "  ./bazelw run //tools/tokenize -- --tokenizer=path/to/model --in=corpus.jsonl "
@@ -119,5 +119,5 @@ absl::Status TokenizeAsTold(int argc, char** argv) {
 }  // namespace zeroth
 
 int main(int argc, char** argv) {
-  return zeroth::RunProgram([&] { return zeroth::TokenizeAsTold(argc, argv); });
+  return zeroth::RunProgram([&] { return zeroth::RunTokenize(argc, argv); });
 }

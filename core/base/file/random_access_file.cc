@@ -26,7 +26,7 @@ absl::Status NotRegular(const std::string& path, mode_t mode) {
 // Data may have thousands of files, while soft limits of 1,024 are common. The limit is raised
 // before it is reached, because sockets and checkpoints need descriptors too. If that fails, a
 // later open reports the error.
-void LeaveRoomBeyond(int fd) {
+void RaiseDescriptorLimit(int fd) {
   rlimit limit = {};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max) return;
   if (static_cast<rlim_t>(fd) < limit.rlim_cur / 2) return;
@@ -49,7 +49,7 @@ absl::StatusOr<RandomAccessFile> RandomAccessFile::Open(const std::string& path)
   }
   if (!S_ISREG(info.st_mode)) return NotRegular(path, info.st_mode);
   file.size_ = static_cast<size_t>(info.st_size);
-  LeaveRoomBeyond(fd);
+  RaiseDescriptorLimit(fd);
   return file;
 }
 

@@ -112,7 +112,7 @@ class MpiCommunicator final : public CheckedCommunicator {
   absl::Status Enqueue(absl::Span<Collective> collectives, const absl::Status& checked,
                        Stream& stream) override {
     ProcessWorld& processes = channel_->processes();
-    ZEROTH_RETURN_IF_ERROR(processes.SettledStatus());
+    ZEROTH_RETURN_IF_ERROR(processes.StatusAfterHooks());
     const std::string what = Describe(collectives.front().call);
     if (!checked.ok()) return processes.Fail(checked, what);
     if (absl::Status wrong = CheckStream(stream); !wrong.ok()) return processes.Fail(wrong, what);

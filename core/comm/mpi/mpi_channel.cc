@@ -82,7 +82,7 @@ absl::Status Channel::Finish(Engine::Exchange& exchange, const CollectiveCall& c
     processes_->Break(
         Annotate(moved, absl::StrCat(processes_->Failed(), ": ", call.ToString(), " on ", name_)));
   }
-  return processes_->SettledStatus();
+  return processes_->StatusAfterHooks();
 }
 
 absl::StatusOr<char*> Channel::Scratch(size_t bytes, Stream& stream) {

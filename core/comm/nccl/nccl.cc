@@ -109,7 +109,7 @@ absl::Status RunRank(const ProcessEnvironment& environment, const LaunchOptions&
       nccl::NcclCommunicator::CreateWorld(rank.world);
   if (!communicator.ok()) {
     // If the world has broken, its error is the cause of this one.
-    const absl::Status broken = processes->SettledStatus();
+    const absl::Status broken = processes->StatusAfterHooks();
     return broken.ok() ? communicator.status() : broken;
   }
   rank.communicator = *std::move(communicator);

@@ -23,7 +23,7 @@ class Agreement final : public cuda::HostCondition {
       : world_(std::move(world)), group_(group) {}
   absl::Status Await(uint64_t count) override {
     ZEROTH_RETURN_IF_ERROR(world_->AwaitAgreed(group_, count));
-    return world_->SettledStatus();
+    return world_->StatusAfterHooks();
   }
 
  private:

@@ -31,7 +31,7 @@
 #include "zeroth/core/comm/nccl/testing/nccl_test_ranks.h"
 #include "zeroth/core/comm/process/process_world.h"
 #include "zeroth/core/comm/process/rendezvous_file.h"
-#include "zeroth/core/comm/process/testing/strangers.h"
+#include "zeroth/core/comm/process/testing/foreign_clients.h"
 #include "zeroth/core/comm/process/testing/test_environment.h"
 #include "zeroth/core/comm/testing/communicator_test_fixture.h"
 #include "zeroth/core/comm/testing/reduction_reference.h"
@@ -706,11 +706,11 @@ TEST(NcclTest, ACommunicatorThatIsFreedHoldsNothingUp) {
   ExpectWords(status, {"timeout after 1s in all_reduce 'stalls'", "all ranks have called it"});
 }
 
-// Strangers connect while the ranks meet, and while they work.
+// ForeignClients connect while the ranks meet, and while they work.
 TEST(NcclTest, StrangersHarmNobody) {
   constexpr int kSize = 3;
   const std::string file = testing::TestRendezvousFile();
-  testing::Strangers strangers(
+  testing::ForeignClients clients(
       [&]() -> std::optional<MeetingPlace> {
         const auto place = ReadRendezvousFile(file);
         return place.ok() ? *place : std::nullopt;
@@ -727,7 +727,7 @@ TEST(NcclTest, StrangersHarmNobody) {
       ZEROTH_RETURN_IF_ERROR(rank.world.AllReduce(buffer, ReduceOp::kMean, rank.stream, "mean"));
       ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> mean, Fetch<float>(buffer, rank.stream));
       ExpectSameBits(mean, expected);
-      strangers.AwaitRounds(1);
+      clients.AwaitRounds(1);
     }
     return absl::OkStatus();
   });
@@ -738,12 +738,12 @@ TEST(NcclTest, StrangersHarmNobody) {
       statuses[static_cast<size_t>(rank)] =
           RunNcclRank(testing::TestEnvironment(rank, kSize, file), options, rank_main);
     });
-    if (rank + 1 < kSize) strangers.AwaitRounds(2);
+    if (rank + 1 < kSize) clients.AwaitRounds(2);
   }
   for (std::thread& thread : threads) thread.join();
   for (const absl::Status& status : statuses) EXPECT_TRUE(status.ok()) << status;
-  EXPECT_GT(strangers.connected(), 0);
-  EXPECT_GT(strangers.refused(), 0);
+  EXPECT_GT(clients.connected(), 0);
+  EXPECT_GT(clients.refused(), 0);
 }
 
 TEST(NcclTest, ANumberOfRanksThatWasNotStartedIsRefused) {

@@ -103,7 +103,7 @@ void HandleSet::AbortAll() {
     if (communicator != nullptr) aborted->communicators.push_back(communicator);
   }
   if (aborted->communicators.empty()) {
-    SetFreed();
+    MarkFreed();
     return;
   }
   freeing_ = aborted->communicators.size();
@@ -117,7 +117,7 @@ void HandleSet::AbortAll() {
     static_cast<void>(ncclGroupEnd());
     freeing_ = 0;
     aborted->handles.clear();
-    SetFreed();
+    MarkFreed();
   };
   // One thread has to make the whole group, and ncclGroupEnd blocks.
   absl::StatusOr<std::thread> freer = StartThread("the abort of NCCL's communicators", abort);
@@ -129,7 +129,7 @@ void HandleSet::AbortAll() {
   aborted->stopped.get_future().wait();
 }
 
-void HandleSet::SetFreed() {
+void HandleSet::MarkFreed() {
   std::lock_guard<std::mutex> lock(mutex_);
   freed_ = true;
   freed_changed_.notify_all();
@@ -172,7 +172,7 @@ absl::Status World::Start() {
                           StartThread("watching NCCL", [this] { Repeat([this] { Watch(); }); }));
   ZEROTH_ASSIGN_OR_RETURN(freer_, StartThread("freeing NCCL's communicators", [this] {
                             Repeat([this] {
-                              if (processes_->UnsettledStatus().ok())
+                              if (processes_->StatusBeforeHooks().ok())
                                 static_cast<void>(FreeRetired());
                             });
                           }));
@@ -196,7 +196,7 @@ World::~World() {
   }
   // A broken world of processes has a watchdog already.
   std::optional<HangWatchdog> hang_watchdog;
-  if (processes_->UnsettledStatus().ok()) {
+  if (processes_->StatusBeforeHooks().ok()) {
     hang_watchdog.emplace(
         processes_->ends_stuck_process(), [handles = handles_, failed = processes_->Failed()] {
           return absl::StrCat(failed,
@@ -240,7 +240,7 @@ void World::Repeat(const std::function<void()>& work) {
 }
 
 void World::Watch() {
-  if (processes_->UnsettledStatus().ok()) {
+  if (processes_->StatusBeforeHooks().ok()) {
     CheckHandles();
     CheckCallsInFlight();
     return;

@@ -114,7 +114,7 @@ class HandleSet {
   std::string Unfinished() const;
 
  private:
-  void SetFreed();
+  void MarkFreed();
 
   std::mutex mutex_;
   LiveSet<Handle> handles_;

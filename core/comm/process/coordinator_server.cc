@@ -157,14 +157,14 @@ class Server {
       if (!socket.ok()) {
         // Only connections that have not joined make room.
         if (TurnAwayOldest("no more files can be opened")) continue;
-        world_.TurnedAway(std::string(socket.status().message()));
+        world_.ReportRejected(std::string(socket.status().message()));
         accept_after_ = Clock::now() + kAcceptPause;
         return;
       }
       if (!socket->is_open()) return;
       absl::StatusOr<std::string> nonce = NewNonce();
       if (!nonce.ok()) {
-        world_.TurnedAway(std::string(nonce.status().message()));
+        world_.ReportRejected(std::string(nonce.status().message()));
         return;
       }
       if (unknown_.size() >= most_unknown_) TurnAwayOldest("too many have come since");
@@ -192,7 +192,7 @@ class Server {
   void TurnAway(size_t index, absl::string_view why) {
     Connection& connection = connections_.at(index);
     if (connection.lost || connection.leaving) return;
-    world_.TurnedAway(absl::StrCat("a connection from ", connection.peer, ", which ", why));
+    world_.ReportRejected(absl::StrCat("a connection from ", connection.peer, ", which ", why));
     connection.leaving = true;
     ended_.push_back(index);
   }

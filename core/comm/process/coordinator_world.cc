@@ -132,7 +132,7 @@ absl::Status CoordinatorWorld::NameSilentRanks(const absl::Status& reason,
       ": see whether it was stopped, or its machine or network has failed"));
 }
 
-void CoordinatorWorld::TurnedAway(const std::string& whom) {
+void CoordinatorWorld::ReportRejected(const std::string& whom) {
   constexpr int kMostLines = 10;
   last_turned_away_ = whom;
   if (++turned_away_ > kMostLines) return;

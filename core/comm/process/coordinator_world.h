@@ -47,7 +47,7 @@ class CoordinatorWorld {
   bool Handle(size_t connection, absl::string_view frame, Clock::time_point now = Clock::now());
   void Disconnected(size_t connection);
   // Prints to standard error that `whom` was turned away. Only the first few get a line.
-  void TurnedAway(const std::string& whom);
+  void ReportRejected(const std::string& whom);
   // True once all ranks have joined.
   bool started() const { return started_; }
 

@@ -238,13 +238,13 @@ absl::Status ProcessWorld::status() const {
   return broken_.has_value() && stopped_ ? broken_->ToStatus() : absl::OkStatus();
 }
 
-absl::Status ProcessWorld::SettledStatus() const {
+absl::Status ProcessWorld::StatusAfterHooks() const {
   std::unique_lock<std::mutex> lock(mutex_);
   changed_.wait(lock, [&] { return !broken_.has_value() || stopped_; });
   return broken_.has_value() ? broken_->ToStatus() : absl::OkStatus();
 }
 
-absl::Status ProcessWorld::UnsettledStatus() const {
+absl::Status ProcessWorld::StatusBeforeHooks() const {
   std::lock_guard<std::mutex> lock(mutex_);
   return broken_.has_value() ? broken_->ToStatus() : absl::OkStatus();
 }
@@ -274,19 +274,19 @@ void ProcessWorld::Break(const absl::Status& reason) {
 std::string ProcessWorld::Failed() const { return absl::StrCat("rank ", rank(), " failed"); }
 
 absl::Status ProcessWorld::Fail(const absl::Status& error, absl::string_view what) {
-  if (absl::Status broken = SettledStatus(); !broken.ok()) return broken;
+  if (absl::Status broken = StatusAfterHooks(); !broken.ok()) return broken;
   const absl::Status annotated = Annotate(error, absl::StrCat(Failed(), ": ", what));
   Break(annotated);
   // The coordinator may have heard of another rank's error first. This rank's error is often a
   // consequence of it, such as NCCL's report that a peer has gone.
-  const absl::Status broken = SettledStatus();
+  const absl::Status broken = StatusAfterHooks();
   return broken.ok() ? annotated : broken;
 }
 
 absl::StatusOr<uint64_t> ProcessWorld::PostAll(uint32_t group, std::vector<CollectiveCall> calls,
                                                bool awaits) {
   ZEROTH_CHECK(!calls.empty());
-  ZEROTH_RETURN_IF_ERROR(SettledStatus());
+  ZEROTH_RETURN_IF_ERROR(StatusAfterHooks());
   {
     std::lock_guard<std::mutex> lock(mutex_);
     Calls& of_group = calls_[group];
@@ -327,7 +327,7 @@ absl::Status ProcessWorld::AwaitAgreed(uint32_t group, uint64_t count) {
 template <typename T>
 absl::StatusOr<T> ProcessWorld::Ask(uint32_t group, const WireWriter& question,
                                     std::map<uint32_t, T>& answers) {
-  ZEROTH_RETURN_IF_ERROR(SettledStatus());
+  ZEROTH_RETURN_IF_ERROR(StatusAfterHooks());
   static_cast<void>(Send(question));
   std::unique_lock<std::mutex> lock(mutex_);
   ZEROTH_RETURN_IF_ERROR(Await(lock, [&] { return answers.contains(group); }));

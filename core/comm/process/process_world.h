@@ -65,9 +65,9 @@ class ProcessWorld {
   // The error that broke the world, or OK. Also OK until the hooks of OnBreak have run.
   absl::Status status() const;
   // Like status(), but waits for the hooks of OnBreak if they are running.
-  absl::Status SettledStatus() const;
+  absl::Status StatusAfterHooks() const;
   // The error that broke the world, or OK. Does not wait for the hooks of OnBreak, which may hang.
-  absl::Status UnsettledStatus() const;
+  absl::Status StatusBeforeHooks() const;
   // Breaks the world on all ranks, unless it is broken already. Returns when this rank knows of it.
   // `reason` must name this rank.
   void Break(const absl::Status& reason);

@@ -48,7 +48,7 @@ void* TakeFromSystem(size_t block_bytes) {
   return std::aligned_alloc(PoolAllocator::kAlignment, block_bytes);
 }
 
-void GiveToSystem(void* data, size_t block_bytes) {
+void FreeToSystem(void* data, size_t block_bytes) {
   ASAN_UNPOISON_MEMORY_REGION(data, block_bytes);
   if (block_bytes >= PoolAllocator::kLargeBytes) {
     munmap(data, block_bytes);
@@ -74,7 +74,7 @@ size_t PoolAllocator::BlockBytes(size_t bytes) {
 void PoolAllocator::TrimLocked() {
   for (const auto& [block_bytes, blocks] : pool_) {
     for (void* data : blocks) {
-      GiveToSystem(data, block_bytes);
+      FreeToSystem(data, block_bytes);
       account_.AddReserved(-static_cast<int64_t>(block_bytes));
     }
   }

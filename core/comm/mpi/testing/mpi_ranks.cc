@@ -34,7 +34,7 @@
 #include "zeroth/core/comm/mpi/testing/run_on_cpu.h"
 #include "zeroth/core/comm/process/process_environment.h"
 #include "zeroth/core/comm/process/process_world.h"
-#include "zeroth/core/comm/process/testing/strangers.h"
+#include "zeroth/core/comm/process/testing/foreign_clients.h"
 #include "zeroth/core/comm/testing/communicator_test_fixture.h"
 #include "zeroth/core/comm/testing/reduction_reference.h"
 #include "zeroth/core/device/device.h"
@@ -259,18 +259,18 @@ std::optional<MeetingPlace> NewPort(const std::set<int>& before) {
   return std::nullopt;
 }
 
-// Strangers connect while rank 0 waits for the other ranks, and while all ranks work.
+// ForeignClients connect while rank 0 waits for the other ranks, and while all ranks work.
 TEST(MpiRanks, StrangersHarmNobody) {
   const auto engine = mpi::Engine::Get();
   ASSERT_TRUE(engine.ok()) << engine.status();
   const bool has_crowd = (*engine)->rank() == 0;
-  std::unique_ptr<Strangers> strangers;
+  std::unique_ptr<ForeignClients> clients;
   if (has_crowd) {
     const int idle = AffordableConnections(2000);
-    strangers =
-        std::make_unique<Strangers>([before = ListeningPorts()] { return NewPort(before); }, idle);
+    clients = std::make_unique<ForeignClients>(
+        [before = ListeningPorts()] { return NewPort(before); }, idle);
   } else {
-    // Let the strangers connect first.
+    // Let the foreign clients connect first.
     std::this_thread::sleep_for(std::chrono::milliseconds(500 * (*engine)->rank()));
   }
   const absl::Status status = RunOnCpu([&](TestRank& rank) -> absl::Status {
@@ -283,14 +283,14 @@ TEST(MpiRanks, StrangersHarmNobody) {
       ZEROTH_RETURN_IF_ERROR(rank.world.AllReduce(buffer, ReduceOp::kMean, rank.stream, "mean"));
       ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> mean, Fetch<float>(buffer, rank.stream));
       ExpectSameBits(mean, expected);
-      if (has_crowd) strangers->AwaitRounds(1);
+      if (has_crowd) clients->AwaitRounds(1);
     }
     return absl::OkStatus();
   });
   EXPECT_TRUE(status.ok()) << status;
   if (!has_crowd) return;
-  EXPECT_GT(strangers->connected(), 0);
-  EXPECT_GT(strangers->refused(), 0);
+  EXPECT_GT(clients->connected(), 0);
+  EXPECT_GT(clients->refused(), 0);
 }
 
 // The program uses MPI itself. The functions with which it starts MPI need no handles, so they can

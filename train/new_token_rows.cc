@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/train/grown_rows.h"
+#include "zeroth/train/new_token_rows.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -35,9 +35,9 @@ absl::StatusOr<std::vector<float>> MeanRow(const WeightsSource& weights, const s
 
 }  // namespace
 
-absl::StatusOr<GrownRows> GrownRows::Create(const WeightsSource& weights,
-                                            const LanguageModel& model) {
-  GrownRows grown;
+absl::StatusOr<NewTokenRows> NewTokenRows::Create(const WeightsSource& weights,
+                                                  const LanguageModel& model) {
+  NewTokenRows grown;
   const std::string head = model.head_weight().name();
   for (const Parameter* parameter : model.Parameters()) {
     const std::string& name = parameter->name();
@@ -63,12 +63,12 @@ absl::StatusOr<GrownRows> GrownRows::Create(const WeightsSource& weights,
   return grown;
 }
 
-bool GrownRows::Contains(absl::string_view parameter) const {
+bool NewTokenRows::Contains(absl::string_view parameter) const {
   return rows_.find(parameter) != rows_.end();
 }
 
-absl::Status GrownRows::Read(const WeightsSource& weights, const Parameter& parameter,
-                             int64_t begin, absl::Span<float> out) const {
+absl::Status NewTokenRows::Read(const WeightsSource& weights, const Parameter& parameter,
+                                int64_t begin, absl::Span<float> out) const {
   const Rows& rows = rows_.find(parameter.name())->second;
   const int64_t size = static_cast<int64_t>(out.size());
   const int64_t stored = std::clamp<int64_t>(rows.stored - begin, 0, size);

@@ -2,7 +2,7 @@
 //
 // Ranks among strangers: who connects to their port, and where they listen.
 
-#include "zeroth/core/comm/process/testing/strangers.h"
+#include "zeroth/core/comm/process/testing/foreign_clients.h"
 
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -38,7 +38,7 @@ namespace zeroth {
 namespace {
 
 using testing::AffordableConnections;
-using testing::Strangers;
+using testing::ForeignClients;
 using testing::TestEnvironment;
 using testing::TestRendezvousFile;
 
@@ -87,7 +87,7 @@ std::thread StartRank(const ProcessEnvironment& environment, absl::Status& statu
   return std::thread([&status, environment, timeout] { status = RunRank(environment, timeout); });
 }
 
-Strangers::Find ByFile(const std::string& file) {
+ForeignClients::Find ByFile(const std::string& file) {
   return [file]() -> std::optional<MeetingPlace> {
     const auto place = ReadRendezvousFile(file);
     return place.ok() ? *place : std::nullopt;
@@ -151,12 +151,12 @@ void ExpectError(const absl::Status& status, absl::StatusCode code,
   }
 }
 
-// Strangers connect while rank 0 is alone, while some ranks have come, and while all work.
+// ForeignClients connect while rank 0 is alone, while some ranks have come, and while all work.
 TEST(StrangersTest, HarmNobodyAtAnyTime) {
   constexpr int kSize = 4;
   const std::string file = TestRendezvousFile();
   const int idle = AffordableConnections(2000);
-  Strangers strangers(ByFile(file), idle);
+  ForeignClients clients(ByFile(file), idle);
   std::vector<absl::Status> statuses(kSize);
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < kSize; ++rank) {
@@ -164,20 +164,20 @@ TEST(StrangersTest, HarmNobodyAtAnyTime) {
       statuses[static_cast<size_t>(rank)] =
           RunRank(TestEnvironment(rank, kSize, file), absl::Minutes(5), [&] {
             // The coordinator no longer listens.
-            const int64_t refused = strangers.refused();
-            strangers.AwaitRounds(3);
-            EXPECT_GT(strangers.refused(), refused);
+            const int64_t refused = clients.refused();
+            clients.AwaitRounds(3);
+            EXPECT_GT(clients.refused(), refused);
           });
     });
-    if (rank + 1 < kSize) strangers.AwaitRounds(3);
+    if (rank + 1 < kSize) clients.AwaitRounds(3);
   }
   for (std::thread& rank : ranks) rank.join();
   for (const absl::Status& status : statuses) EXPECT_TRUE(status.ok()) << status;
-  EXPECT_GT(strangers.connected(), idle) << "the crowd did not get that far";
+  EXPECT_GT(clients.connected(), idle) << "the crowd did not get that far";
   EXPECT_FALSE(std::filesystem::exists(file)) << "the file with the secret is left";
 }
 
-// Strangers use up the few files that rank 0's process may open.
+// ForeignClients use up the few files that rank 0's process may open.
 TEST(StrangersTest, NoFilesAreLeftForThem) {
   const std::string file = TestRendezvousFile();
   const pid_t child = fork();
@@ -190,10 +190,10 @@ TEST(StrangersTest, NoFilesAreLeftForThem) {
   }
   absl::Status statuses[2];
   {
-    Strangers strangers(ByFile(file), 200);
-    strangers.AwaitRounds(1);
+    ForeignClients clients(ByFile(file), 200);
+    clients.AwaitRounds(1);
     std::thread first = StartRank(TestEnvironment(1, 3, file), statuses[0]);
-    strangers.AwaitRounds(2);
+    clients.AwaitRounds(2);
     std::thread second = StartRank(TestEnvironment(2, 3, file), statuses[1]);
     first.join();
     second.join();

@@ -22,12 +22,13 @@ namespace zeroth {
 // The rows of new tokens in the embedding and the head of a model whose files have fewer rows. Each
 // is the mean of the files' rows, like those of resize_token_embeddings in transformers
 // (mean_resizing), which adds a little noise. Immutable and thread-safe.
-class GrownRows {
+class NewTokenRows {
  public:
-  GrownRows() = default;
+  NewTokenRows() = default;
   // Reads the files' rows once. `weights` and `model` are not kept. InvalidArgument if the
   // embedding or the head of `model` is frozen: rows of new tokens would not be learned.
-  static absl::StatusOr<GrownRows> Create(const WeightsSource& weights, const LanguageModel& model);
+  static absl::StatusOr<NewTokenRows> Create(const WeightsSource& weights,
+                                             const LanguageModel& model);
 
   // True if the model's parameter of this name has more rows than the files.
   bool Contains(absl::string_view parameter) const;

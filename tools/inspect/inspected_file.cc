@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/tools/inspect/inspected.h"
+#include "zeroth/tools/inspect/inspected_file.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -53,10 +53,10 @@ void AddState(const std::shared_ptr<CheckpointReader>& reader, const std::string
 }
 
 // The states of a parameter are tensors "weight", "weight (m)" and so on.
-absl::StatusOr<Inspected> OpenCheckpoint(const std::string& path) {
+absl::StatusOr<InspectedFile> OpenCheckpoint(const std::string& path) {
   ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<CheckpointReader> reader,
                           CheckpointReader::Open(path));
-  Inspected result;
+  InspectedFile result;
   const CheckpointIndex& index = reader->index();
   for (const auto& [name, parameter] : index.parameters) {
     AddState(reader, name, kParameterState, result.tensors);
@@ -147,14 +147,14 @@ struct GgufAsHf {
   }
 };
 
-absl::StatusOr<Inspected> OpenGgufAsHf(const std::string& path) {
+absl::StatusOr<InspectedFile> OpenGgufAsHf(const std::string& path) {
   const auto gguf = std::make_shared<GgufAsHf>();
   ZEROTH_ASSIGN_OR_RETURN(gguf->file, GgufFile::Open(path));
   ZEROTH_ASSIGN_OR_RETURN(std::vector<TensorCopy> copies, GgufToHfCopies(*gguf->file));
   std::ranges::sort(copies, {}, &TensorCopy::to);
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<TensorDeclaration> declared,
                           DeclareCopies(*gguf->file, copies));
-  Inspected result;
+  InspectedFile result;
   for (size_t i = 0; i < declared.size(); ++i) {
     InspectedTensor tensor =
         Described(declared[i].name, ToSafetensorsDType(declared[i].dtype), declared[i].shape, path);
@@ -171,9 +171,9 @@ absl::StatusOr<Inspected> OpenGgufAsHf(const std::string& path) {
   return result;
 }
 
-absl::StatusOr<Inspected> OpenGguf(const std::string& path) {
+absl::StatusOr<InspectedFile> OpenGguf(const std::string& path) {
   ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<const GgufFile> file, GgufFile::Open(path));
-  Inspected result;
+  InspectedFile result;
   result.notes = {absl::StrCat(path, ": GGUF, ", file->tensors().size(), " tensors")};
   for (const auto& [key, value] : file->metadata().values()) {
     result.notes.push_back(absl::StrCat("metadata ", key, " = ", Brief(value)));
@@ -186,8 +186,8 @@ absl::StatusOr<Inspected> OpenGguf(const std::string& path) {
   return result;
 }
 
-absl::StatusOr<Inspected> OpenSafetensors(const std::vector<std::string>& paths) {
-  Inspected result;
+absl::StatusOr<InspectedFile> OpenSafetensors(const std::vector<std::string>& paths) {
+  InspectedFile result;
   for (const std::string& path : paths) {
     ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<const SafetensorsFile> file,
                             SafetensorsFile::Open(path));
@@ -232,7 +232,7 @@ absl::StatusOr<std::vector<std::string>> SafetensorsPaths(const std::string& pat
 
 }  // namespace
 
-absl::StatusOr<Inspected> Inspected::Open(const std::string& path) {
+absl::StatusOr<InspectedFile> InspectedFile::Open(const std::string& path) {
   std::error_code error;
   if (!fs::exists(path, error))
     return absl::NotFoundError(absl::StrCat(path, ": no such file or directory"));
@@ -242,14 +242,14 @@ absl::StatusOr<Inspected> Inspected::Open(const std::string& path) {
   return OpenSafetensors(paths);
 }
 
-absl::StatusOr<std::pair<Inspected, Inspected>> Inspected::OpenPair(const std::string& a,
-                                                                    const std::string& b) {
+absl::StatusOr<std::pair<InspectedFile, InspectedFile>> InspectedFile::OpenPair(
+    const std::string& a, const std::string& b) {
   const bool mixed = IsGguf(a) != IsGguf(b);
   const auto open = [mixed](const std::string& path) {
     return mixed && IsGguf(path) ? OpenGgufAsHf(path) : Open(path);
   };
-  ZEROTH_ASSIGN_OR_RETURN(Inspected first, open(a));
-  ZEROTH_ASSIGN_OR_RETURN(Inspected second, open(b));
+  ZEROTH_ASSIGN_OR_RETURN(InspectedFile first, open(a));
+  ZEROTH_ASSIGN_OR_RETURN(InspectedFile second, open(b));
   return std::make_pair(std::move(first), std::move(second));
 }
 

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/core/comm/process/testing/strangers.h"
+#include "zeroth/core/comm/process/testing/foreign_clients.h"
 
 #include <sys/resource.h>
 #include <unistd.h>
@@ -54,21 +54,21 @@ void Greet(const Socket& socket, const JobKey& key, const RankIdentity& who) {
 
 }  // namespace
 
-Strangers::Strangers(Find find, int idle) {
+ForeignClients::ForeignClients(Find find, int idle) {
   thread_ = std::thread([this, find = std::move(find), idle] { Run(find, idle); });
 }
 
-Strangers::~Strangers() {
+ForeignClients::~ForeignClients() {
   stop_ = true;
   thread_.join();
 }
 
-void Strangers::AwaitRounds(int64_t count) const {
+void ForeignClients::AwaitRounds(int64_t count) const {
   const int64_t enough = rounds_ + count;
   while (rounds_ < enough) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
-void Strangers::Run(const Find& find, int idle) {
+void ForeignClients::Run(const Find& find, int idle) {
   std::optional<MeetingPlace> place;
   while (!stop_ && !(place = find()).has_value()) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -83,14 +83,14 @@ void Strangers::Run(const Find& find, int idle) {
   }
 }
 
-std::optional<Socket> Strangers::Come(const MeetingPlace& place) {
+std::optional<Socket> ForeignClients::Come(const MeetingPlace& place) {
   absl::StatusOr<Socket> socket = Connect(place.host, place.port, absl::Seconds(60));
   ++(socket.ok() ? connected_ : refused_);
   if (!socket.ok()) return std::nullopt;
   return *std::move(socket);
 }
 
-void Strangers::Round(const MeetingPlace& place) {
+void ForeignClients::Round(const MeetingPlace& place) {
   static thread_local std::mt19937 random(7);
   std::vector<std::string> noises = {
       "GET / HTTP/1.1\r\nHost: rank0\r\n\r\n",

@@ -22,15 +22,15 @@ namespace zeroth::testing {
 // Connects again and again. It sends random bytes, requests of other protocols, nothing, messages
 // that only ranks may send, handshakes of another job, and handshakes with this job's id but not
 // its secret. Most connections end again; some stay open and silent.
-class Strangers {
+class ForeignClients {
  public:
   // Returns none while nothing listens.
   using Find = std::function<std::optional<MeetingPlace>()>;
 
   // Connects to the place that `find` returns, once it returns one, until this is destroyed. Keeps
   // `idle` connections open, which are all made in the first round.
-  Strangers(Find find, int idle);
-  ~Strangers();
+  ForeignClients(Find find, int idle);
+  ~ForeignClients();
 
   // Waits for this many further rounds. Each round makes one connection of each kind.
   void AwaitRounds(int64_t count) const;

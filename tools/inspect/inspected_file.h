@@ -31,14 +31,14 @@ struct InspectedTensor {
 };
 
 // The tensors at a path. One thread only.
-struct Inspected {
+struct InspectedFile {
   // Opens the directory of a sharded checkpoint, a safetensors file, a directory of such files, or
   // a GGUF file. NotFound and InvalidArgument say what was expected. Also the errors of the files.
-  static absl::StatusOr<Inspected> Open(const std::string& path);
+  static absl::StatusOr<InspectedFile> Open(const std::string& path);
   // Opens two paths for a comparison. If only one is a GGUF file, its tensors get Hugging Face's
   // names and layouts, and it holds one tensor at a time in memory.
-  static absl::StatusOr<std::pair<Inspected, Inspected>> OpenPair(const std::string& a,
-                                                                  const std::string& b);
+  static absl::StatusOr<std::pair<InspectedFile, InspectedFile>> OpenPair(const std::string& a,
+                                                                          const std::string& b);
 
   std::vector<InspectedTensor> tensors;  // of each file, sorted by name
   std::vector<std::string> notes;        // lines about the file or checkpoint as a whole
@@ -50,15 +50,16 @@ struct Inspected {
 // Returns a line for each tensor: name, dtype, shape, location, and if `norms`, its Euclidean norm
 // and largest magnitude, for which all elements are read. Types that do not convert to float32 have
 // neither.
-absl::StatusOr<std::string> TableOf(const Inspected& file, bool norms);
+absl::StatusOr<std::string> TableOf(const InspectedFile& file, bool norms);
 
 // Reads every byte of `file` and describes the damage. Sets `damaged` to whether there is any.
-std::string VerifyReport(const Inspected& file, bool& damaged);
+std::string VerifyReport(const InspectedFile& file, bool& damaged);
 
 // Describes how two files differ: tensors that only one has, and tensors of another type or shape.
 // For tensors with other bits (with other values, if the types differ) it says how many elements
 // differ and by how much. Sets `differ` to whether there is any difference. The state of a
 // checkpoint, besides its weights, is compared only with another checkpoint's.
-absl::StatusOr<std::string> DiffReport(const Inspected& a, const Inspected& b, bool& differ);
+absl::StatusOr<std::string> DiffReport(const InspectedFile& a, const InspectedFile& b,
+                                       bool& differ);
 
 }  // namespace zeroth
