@@ -12,11 +12,20 @@ PyTorch's flash attention and cuDNN's under PyTorch.
 PyTorch gets what its users would give it: parameters in float32, bf16 autocast, its own choice of attention,
 fused AdamW, cross-entropy over the whole batch's logits in float32, and a compiler that sees the
 model and the loss together. Needs PyTorch with CUDA.
+
+With --cpu, the steps of //benchmarks:train_step instead: full_shard beside FSDP2 and no_shard beside DDP, in
+float32, on two ranks of one thread each, which PyTorch connects by gloo. Both run in turn, --rounds times.
+PyTorch runs each strategy eagerly and with every block compiled, as torchtitan compiles them.
+
+    bazel build //benchmarks:train_step
+    python3 benchmarks/compare_with_torch.py --cpu bazel-bin/benchmarks/train_step
 """
 
 import argparse
 import json
+import os
 import re
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -31,6 +40,10 @@ CASES = {
     "llama3_8b_of_4_layers_full_shard_1": ("llama", 4, 4096, 32, 8, 14336, 128256, 1, 8192),
 }
 
+# The step of //benchmarks:train_step, of which each rank has this batch, and what PyTorch calls its strategies.
+CPU_CASE = ("gpt2", 12, 768, 12, 12, 3072, 50304, 4, 256)
+CPU_RANKS = 2
+CPU_STRATEGIES = {"full_shard": "FSDP2", "no_shard": "DDP"}
 
 # The attention of //benchmarks:cuda_kernels: batch, tokens, heads, key and value heads, head_dim.
 ATTENTION = {
@@ -116,30 +129,31 @@ def attention_of(torch, step):
     return "+".join(sorted({operation[1] for operation in operations if operation})) or "unknown"
 
 
-def time_torch_step(torch, case, steps):
-    """Returns the median step's tokens per second, and its attention."""
+def training_step(torch, model, case, device, autocast, compiler):
+    """Returns a function that runs a step of the model on random tokens."""
     vocab, batch, seq = case[6], case[7], case[8]
-    torch.manual_seed(1)
-    torch.set_float32_matmul_precision("high")
-    model = build_model(torch, case).cuda()
 
     def loss_of(inputs, targets):
         return torch.nn.functional.cross_entropy(model(inputs).float().view(-1, vocab), targets)
 
-    compiled = torch.compile(loss_of)
+    compiled = compiler(loss_of)
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
-    tokens = torch.randint(vocab, (batch, seq + 1), device="cuda")
+    tokens = torch.randint(vocab, (batch, seq + 1), device=device)
 
     def step():
         optimizer.zero_grad(set_to_none=True)
-        with torch.autocast("cuda", dtype=torch.bfloat16):
+        with torch.autocast(device, dtype=torch.bfloat16, enabled=autocast):
             loss = compiled(tokens[:, :-1], tokens[:, 1:].reshape(-1))
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         return loss.item()
 
+    return step
+
+
+def median_seconds(step, steps):
     for _ in range(3):  # compilation, and the allocator's first touch
         step()
     seconds = []
@@ -147,7 +161,75 @@ def time_torch_step(torch, case, steps):
         start = time.perf_counter()
         step()
         seconds.append(time.perf_counter() - start)
-    return batch * seq / sorted(seconds)[len(seconds) // 2], attention_of(torch, step)
+    return statistics.median(seconds)
+
+
+def time_torch_step(torch, case, steps):
+    """Returns the median step's tokens per second on the GPU, and its attention."""
+    torch.manual_seed(1)
+    torch.set_float32_matmul_precision("high")
+    model = build_model(torch, case).cuda()
+    step = training_step(torch, model, case, "cuda", True, torch.compile)
+    return case[7] * case[8] / median_seconds(step, steps), attention_of(torch, step)
+
+
+def run_cpu_rank(torch, strategy, compiles, steps):
+    """Runs one rank of PyTorch's CPU step; rank 0 prints the seconds of the median step."""
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group(
+        "gloo", init_method="file://" + os.environ["MEETING"], rank=int(os.environ["RANK"]), world_size=CPU_RANKS)
+    torch.manual_seed(1)
+    model = build_model(torch, CPU_CASE)
+    if compiles:
+        for block in model.blocks:
+            block.compile()
+    if strategy == "full_shard":
+        from torch.distributed.fsdp import fully_shard
+        for block in model.blocks:
+            fully_shard(block)
+        fully_shard(model)
+    else:
+        model = torch.nn.parallel.DistributedDataParallel(model)
+    step = training_step(torch, model, CPU_CASE, "cpu", False, lambda function: function)
+    seconds = median_seconds(step, steps)
+    if torch.distributed.get_rank() == 0:
+        print(seconds)
+    torch.distributed.destroy_process_group()
+
+
+def torch_cpu_tokens_per_second(strategy, compiles, steps):
+    """Starts the ranks of PyTorch's CPU step as processes."""
+    with tempfile.TemporaryDirectory() as meeting:
+        command = [sys.executable, os.path.abspath(__file__), "--cpu", "--rank_of=" + strategy,
+                   "--steps=%d" % steps] + ["--compiled"] * compiles
+        ranks = []
+        for rank in range(CPU_RANKS):
+            environment = dict(os.environ, RANK=str(rank), MEETING=os.path.join(meeting, "store"))
+            ranks.append(subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE,
+                                          stderr=subprocess.PIPE))
+        answers = [rank.communicate() for rank in ranks]
+    for rank, (_, errors) in zip(ranks, answers):
+        if rank.returncode != 0:
+            sys.exit("%s under PyTorch failed:\n%s" % (CPU_STRATEGIES[strategy], errors))
+    return CPU_RANKS * CPU_CASE[7] * CPU_CASE[8] / float(answers[0][0])
+
+
+def compare_on_cpu(binary, rounds, steps):
+    """Prints medians of the rounds, in each of which all run in turn."""
+    row = "%-12s %16s %-24s %16s %8s"
+    print(row % ("strategy", "Zeroth tokens/s", "PyTorch", "torch tokens/s", "ratio"))
+    for strategy, name in CPU_STRATEGIES.items():
+        ours, theirs = [], {False: [], True: []}
+        for _ in range(rounds):
+            report = benchmarks_of(binary, "^BM_TrainStep/%s_fp32/" % strategy)[0]
+            ours.append(report["tokens/s"])
+            for compiles, rates in theirs.items():
+                rates.append(torch_cpu_tokens_per_second(strategy, compiles, steps))
+        for compiles, rates in theirs.items():
+            ratio = statistics.median(a / b for a, b in zip(ours, rates))
+            print(row % (strategy, "%.0f" % statistics.median(ours),
+                         name + (", blocks compiled" if compiles else ", eager"),
+                         "%.0f" % statistics.median(rates), "%.2f" % ratio), flush=True)
 
 
 def torch_attention_milliseconds(torch, backend, shape, runs):
@@ -234,15 +316,26 @@ def compare_attention(torch, binary, runs):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("binary", help="the built //benchmarks:train_step_cuda")
+    parser.add_argument("binary", nargs="?", help="the built //benchmarks:train_step_cuda, or train_step with --cpu")
     parser.add_argument("--cases", nargs="*", default=list(CASES), choices=list(CASES))
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--kernels", help="the built //benchmarks:cuda_kernels: attention as well")
+    parser.add_argument("--cpu", action="store_true", help="on two ranks of one core each, beside FSDP2 and DDP")
+    parser.add_argument("--rounds", type=int, default=5, help="with --cpu")
+    parser.add_argument("--rank_of", choices=CPU_STRATEGIES, help=argparse.SUPPRESS)  # a rank that --cpu starts
+    parser.add_argument("--compiled", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if not arguments.binary and not arguments.rank_of:
+        parser.error("name the built benchmark")
     try:
         import torch
     except ImportError:
         sys.exit("PyTorch is not installed here: pip install torch")
+    if arguments.rank_of:
+        return run_cpu_rank(torch, arguments.rank_of, arguments.compiled, arguments.steps)
+    if arguments.cpu:
+        print("PyTorch %s" % torch.__version__)
+        return compare_on_cpu(arguments.binary, arguments.rounds, arguments.steps)
     if not torch.cuda.is_available():
         sys.exit("PyTorch sees no GPU here")
     row = "%-34s %16s %16s %8s  %s"
