@@ -144,8 +144,9 @@ absl::Status GatedDeltaRule(Kernels& kernels, const GatedDeltaRuleArgs& args) {
   if (op.ok()) {
     CheckEnds(op, args, {shape.batch, shape.value_heads, shape.key_dim, shape.value_dim},
               DType::kFloat32);
-    op.Require(!args.initial_state.defined() || !args.states.defined(), "states",
-               "is given together with initial_state, which backward does not know");
+    op.Require(
+        !args.initial_state.defined() || !args.states.defined(), "states",
+        "is given together with initial_state, expected one of the two: backward begins at zero");
   }
   if (!op.ok()) return op.status();
   call.out = args.out.raw_data();
