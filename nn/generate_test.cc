@@ -8,6 +8,7 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -17,6 +18,7 @@
 
 #include "zeroth/core/base/file/json.h"
 #include "zeroth/core/base/philox.h"
+#include "zeroth/nn/ops/embedding.h"
 #include "zeroth/nn/testing/gradient_check.h"
 
 namespace zeroth {
@@ -31,12 +33,9 @@ class TinyModel {
     const char* const key =
         config.contains("n_positions") ? "n_positions" : "max_position_embeddings";
     if (positions > 0) config[key] = positions;
-    model_ = ModelRegistry::Create(config).value();
-    for (Parameter* parameter : model_->Parameters()) {
-      const bool is_vector = parameter->shape().rank() == 1;
-      bench_.Own(*parameter, is_vector ? 1.0f : 0.3f);
-    }
+    Own(ModelRegistry::Create(config).value());
   }
+  explicit TinyModel(std::unique_ptr<LanguageModel> model) { Own(std::move(model)); }
 
   LanguageModel& model() { return *model_; }
 
@@ -64,6 +63,14 @@ class TinyModel {
   }
 
  private:
+  void Own(std::unique_ptr<LanguageModel> model) {
+    model_ = std::move(model);
+    for (Parameter* parameter : model_->Parameters()) {
+      const bool is_vector = parameter->shape().rank() == 1;
+      bench_.Own(*parameter, is_vector ? 1.0f : 0.3f);
+    }
+  }
+
   testing::Bench bench_;
   std::unique_ptr<LanguageModel> model_;
 };
@@ -198,31 +205,87 @@ INSTANTIATE_TEST_SUITE_P(Families, GenerateTest,
                          ::testing::Values("gemma2_tiny", "gemma3_tiny", "gpt2_tiny", "llama_tiny",
                                            "llama31_tiny", "mistral_tiny", "mixtral_tiny",
                                            "dots1_tiny", "gpt_oss_tiny", "qwen2_moe_tiny",
-                                           "olmo2_tiny", "phi3_tiny", "qwen2_tiny",
+                                           "olmo2_tiny", "phi3_tiny", "qwen2_tiny", "qwen3_5_tiny",
                                            "qwen3_moe_tiny", "qwen3_tiny"),
                          [](const auto& model) { return std::string(model.param); });
 
-// The states of linear attention are not cached: each token computes the whole text.
-TEST(GenerateWithoutCacheTest, LinearAttentionContinuesAsItsLogitsSay) {
+// Prompts of odd lengths, also shorter than the convolution, whose state then begins with zeros.
+TEST(GenerateLinearAttentionTest, ContinuesPromptsOfAnyLength) {
   TinyModel tiny("qwen3_5_tiny");
-  ASSERT_FALSE(tiny.model().SupportsCache());
-  std::vector<int32_t> ids = tiny.RandomTokens(5);
+  for (const size_t length : {1, 2, 3, 5, 17}) {
+    std::vector<int32_t> ids = tiny.RandomTokens(length);
+    GenerateOptions options;
+    options.max_tokens = 12;
+    options.sampling.temperature = 0;
+    int64_t computed = 0;
+    const auto generated =
+        Generate(tiny.model(), ids, options,
+                 [&](absl::Span<const int32_t> tokens, int64_t from, KeyValueCache* cache) {
+                   computed += static_cast<int64_t>(tokens.size());
+                   return tiny.Logits(tokens, from, cache);
+                 });
+    ASSERT_TRUE(generated.ok()) << generated.status();
+    EXPECT_EQ(computed, static_cast<int64_t>(length) + options.max_tokens - 1);
+    for (const int32_t token : *generated) {
+      const std::vector<float> logits = tiny.LogitsOf(ids, static_cast<int64_t>(ids.size()) - 1);
+      EXPECT_EQ(token, std::max_element(logits.begin(), logits.end()) - logits.begin()) << length;
+      ids.push_back(token);
+    }
+  }
+}
+
+// The layer with keys and values refuses tokens that the cache has no room for, after the layer
+// before it has computed its next state.
+TEST(GenerateLinearAttentionTest, AnErrorLeavesTheStatesAsTheyWere) {
+  TinyModel tiny("qwen3_5_tiny");
+  const std::vector<int32_t> tokens = tiny.RandomTokens(6);
+  KeyValueCache cache(6);
+  KeyValueCache undisturbed(6);
+  const auto first = absl::MakeConstSpan(tokens).first(5);
+  EXPECT_EQ(tiny.LogitsOf(first, 0, &cache), tiny.LogitsOf(first, 0, &undisturbed));
+  EXPECT_TRUE(absl::IsInvalidArgument(tiny.Logits({1, 2}, 0, &cache).status()));
+  EXPECT_EQ(cache.size(), 5);
+  const auto last = absl::MakeConstSpan(tokens).last(1);
+  EXPECT_EQ(tiny.LogitsOf(last, 0, &cache), tiny.LogitsOf(last, 0, &undisturbed));
+}
+
+// A custom model: the next token depends on the last one alone.
+class Bigram : public LanguageModel {
+ public:
+  Bigram() : LanguageModel("") {
+    weight_ = AddParameter("weight", Shape({11, 7}), Initializer::Zeros());
+  }
+  int64_t vocab_size() const override { return 11; }
+  int64_t max_seq_len() const override { return 8; }
+  nlohmann::json HfConfig() const override { return {}; }
+
+ protected:
+  absl::StatusOr<Value> Hidden(Context& context, const Tensor& tokens) override {
+    return EmbeddingOp(context, tokens, *weight_, nullptr);
+  }
+  Parameter& head() override { return *weight_; }
+  int64_t MatmulWeights() const override { return 11 * 7; }
+  int64_t AttentionWidth() const override { return 0; }
+
+ private:
+  Parameter* weight_;
+};
+
+TEST(GenerateWithoutCacheTest, EachTokenComputesTheWholeContext) {
+  TinyModel tiny(std::make_unique<Bigram>());
   KeyValueCache unused(30);
-  EXPECT_TRUE(absl::IsUnimplemented(tiny.Logits(ids, 0, &unused).status()));
+  EXPECT_TRUE(absl::IsUnimplemented(tiny.Logits({1}, 0, &unused).status()));
   GenerateOptions options;
-  options.max_tokens = 6;
-  options.sampling.temperature = 0;
+  options.max_tokens = 5;
+  std::vector<size_t> computed;
   const auto generated =
-      Generate(tiny.model(), ids, options,
+      Generate(tiny.model(), tiny.RandomTokens(5), options,
                [&](absl::Span<const int32_t> tokens, int64_t from, KeyValueCache* cache) {
+                 computed.push_back(tokens.size());
                  return tiny.Logits(tokens, from, cache);
                });
   ASSERT_TRUE(generated.ok()) << generated.status();
-  for (const int32_t token : *generated) {
-    const std::vector<float> logits = tiny.LogitsOf(ids, static_cast<int64_t>(ids.size()) - 1);
-    EXPECT_EQ(token, std::max_element(logits.begin(), logits.end()) - logits.begin());
-    ids.push_back(token);
-  }
+  EXPECT_EQ(computed, (std::vector<size_t>{5, 6, 7, 8, 8}));
 }
 
 TEST(GenerateErrorsTest, SaysWhatIsWrong) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <utility>
 
 #include "absl/status/statusor.h"
 
@@ -14,9 +15,9 @@
 
 namespace zeroth {
 
-// The KV cache of one sequence: each layer's keys and values of the tokens so far, so that the next
-// tokens are computed without recomputing these (LanguageModel::Logits). Used by one rank's thread
-// only.
+// The KV cache of one sequence: each layer's keys and values of the tokens so far, or the state of
+// a recurrent layer after them, so that the next tokens are computed without recomputing these
+// (LanguageModel::Logits). Used by one rank's thread only.
 class KeyValueCache {
  public:
   // `capacity` is in tokens.
@@ -27,7 +28,13 @@ class KeyValueCache {
   int64_t capacity() const { return capacity_; }
   // The number of tokens in the cache, which is the position of the next one.
   int64_t size() const { return size_; }
-  void Grow(int64_t tokens) { size_ += tokens; }
+  // Adds the tokens that all layers have just computed. Without it, as after an error, the next
+  // tokens are computed from the same rows and states again.
+  void Grow(int64_t tokens) {
+    size_ += tokens;
+    for (auto& [owner, state] : next_states_) states_[owner] = std::move(state);
+    next_states_.clear();
+  }
 
   // Returns one layer's keys and values, [capacity, width]; uninitialised at first.
   absl::StatusOr<Tensor> Of(const void* layer, Device& device, int64_t width, DType dtype) {
@@ -39,10 +46,22 @@ class KeyValueCache {
     return kept;
   }
 
+  // Returns the state of a recurrence after size() tokens; undefined before the first one. `owner`
+  // is any address that belongs to this recurrence alone.
+  Tensor State(const void* owner) const {
+    const auto found = states_.find(owner);
+    return found == states_.end() ? Tensor() : found->second;
+  }
+  // Sets the state after the tokens that are being computed, which State returns once Grow has
+  // added them.
+  void SetNextState(const void* owner, Tensor state) { next_states_[owner] = std::move(state); }
+
  private:
   const int64_t capacity_;
   int64_t size_ = 0;
   std::map<const void*, Tensor> kept_;
+  std::map<const void*, Tensor> states_;
+  std::map<const void*, Tensor> next_states_;
 };
 
 }  // namespace zeroth

@@ -78,7 +78,21 @@ void CheckDeltaRule(Operation& op, const Args& args, SharedType& type, GatedDelt
           args.dt_bias.raw_data(),
           DataOrNull<int32_t>(args.starts),
           nullptr,
-          DataOrNull(args.states)};
+          DataOrNull(args.states),
+          nullptr,
+          nullptr};
+}
+
+// Checks the states before and after a sequence, both of `shape`. Args: the arguments of a forward.
+template <typename Args, typename Type>
+void CheckEnds(Operation& op, const Args& args, const Shape& shape, Type&& type) {
+  if (args.initial_state.defined()) {
+    op.Exactly("initial_state", args.initial_state, shape, type);
+    op.Require(!args.starts.defined(), "starts",
+               "is given together with initial_state, expected one of the two: a packed sequence "
+               "does not go on from another");
+  }
+  if (args.final_state.defined()) op.Exactly("final_state", args.final_state, shape, type);
 }
 
 }  // namespace
@@ -91,8 +105,11 @@ absl::Status ShortConvolution(Kernels& kernels, const ShortConvolutionArgs& args
   ShortConvolutionCall call;
   CheckConvolution(op, args.x, args.weight, args.starts, type, call);
   op.Rows("y", args.y, call.batch * call.seq, call.channels, type);
+  if (op.ok()) CheckEnds(op, args, {call.batch, call.width - 1, call.channels}, type);
   if (!op.ok()) return op.status();
   call.y = args.y.raw_data();
+  call.initial_state = RawDataOrNull(args.initial_state);
+  call.final_state = RawDataOrNull(args.final_state);
   return op.Run(call);
 }
 
@@ -124,8 +141,17 @@ absl::Status GatedDeltaRule(Kernels& kernels, const GatedDeltaRuleArgs& args) {
   CheckDeltaRule(op, args, type, call);
   const DeltaNetShape& shape = args.shape;
   op.Rows("out", args.out, shape.batch * shape.seq, shape.value_heads * shape.value_dim, type);
+  if (op.ok()) {
+    CheckEnds(op, args, {shape.batch, shape.value_heads, shape.key_dim, shape.value_dim},
+              DType::kFloat32);
+    op.Require(
+        !args.initial_state.defined() || !args.states.defined(), "states",
+        "is given together with initial_state, expected one of the two: backward begins at zero");
+  }
   if (!op.ok()) return op.status();
   call.out = args.out.raw_data();
+  call.initial_state = DataOrNull(args.initial_state);
+  call.final_state = DataOrNull(args.final_state);
   return op.Run(call);
 }
 

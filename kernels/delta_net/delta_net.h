@@ -2,7 +2,8 @@
 //
 // The two parts of a gated DeltaNet layer that are not matmuls (Yang et al., "Gated Delta Networks:
 // Improving Mamba2 with Delta Rule", 2025): a short causal convolution, and linear attention whose
-// state is a matrix for each head. Both begin anew with each document of a packed sequence.
+// state is a matrix for each head. Both begin anew with each document of a packed sequence. Forward
+// also computes a sequence in pieces: the final state of a piece is the initial state of the next.
 
 #pragma once
 
@@ -29,6 +30,11 @@ struct ShortConvolutionArgs {
   Tensor weight;  // [channels, 1, width], with a width of 1 to kMostTaps
   Tensor starts;  // as AttentionArgs::starts
   Tensor y;       // [batch, seq, channels]
+  // [batch, width - 1, channels]: the inputs just before the sequence, oldest first. Undefined:
+  // zeros. Only without starts.
+  Tensor initial_state;
+  // The same after the sequence; may be undefined. Must not overlap initial_state.
+  Tensor final_state;
 };
 struct ShortConvolutionBackwardArgs {
   Tensor dy;
@@ -56,7 +62,7 @@ struct DeltaNetShape {
 // + 1e-6), and q also by sqrt(key_dim):
 //   S_t = e^g_t S_(t-1) + k_t d_t^T,   d_t = sigmoid(b_t) (v_t - (e^g_t S_(t-1))^T k_t)
 //   out_t = S_t^T q_t,   g_t = -e^log_decay softplus(a_t + dt_bias)
-// S [key_dim, value_dim] is fp32, and zero before a document's first token.
+// S [key_dim, value_dim] is fp32. Before a document's first token it is zero, or initial_state.
 struct GatedDeltaRuleArgs {
   DeltaNetShape shape;
   Tensor qkv;        // [batch, seq, packed_dim]: queries, keys, values
@@ -68,6 +74,10 @@ struct GatedDeltaRuleArgs {
   // fp32 [batch, value_heads, chunks, key_dim, value_dim]: the state before each chunk of
   // kDeltaChunk tokens, for backward; may be undefined.
   Tensor states;
+  // fp32 [batch, value_heads, key_dim, value_dim]: S before the first token. Undefined: zero. Only
+  // without starts and states.
+  Tensor initial_state;
+  Tensor final_state;  // S after the last token; may be undefined
 };
 struct GatedDeltaRuleBackwardArgs {
   DeltaNetShape shape;
@@ -106,9 +116,11 @@ struct ShortConvolutionCall {
   const void* weight = nullptr;
   const int32_t* starts = nullptr;  // or null
   void* y = nullptr;
+  const void* initial_state = nullptr;  // or null
+  void* final_state = nullptr;          // or null
 };
 struct ShortConvolutionBackwardCall {
-  ShortConvolutionCall forward;  // without y
+  ShortConvolutionCall forward;  // without y and states
   const void* dy = nullptr;
   void* dx = nullptr;
   DType grad_dtype = DType::kFloat32;
@@ -124,10 +136,12 @@ struct GatedDeltaRuleCall {
   const void* dt_bias = nullptr;
   const int32_t* starts = nullptr;  // or null
   void* out = nullptr;
-  float* states = nullptr;  // or null
+  float* states = nullptr;               // or null
+  const float* initial_state = nullptr;  // or null
+  float* final_state = nullptr;          // or null
 };
 struct GatedDeltaRuleBackwardCall {
-  GatedDeltaRuleCall forward;  // without out
+  GatedDeltaRuleCall forward;  // without out, and without an initial and a final state
   const void* dout = nullptr;
   void* dqkv = nullptr;
   void* dgates = nullptr;

@@ -36,7 +36,13 @@ void DeltaForward(const GatedDeltaRuleCall& call, const DeltaTask& task, float* 
     float* const missed = arrays.Take(shape.value_dim);
     float* const delta = arrays.Take(shape.value_dim);
     float* const sum = arrays.Take(shape.value_dim);
-    std::fill_n(states, group * state_size, 0.0f);
+    // This key head's part of an initial or final state.
+    const int64_t ends = (task.sequence * shape.value_heads + task.key_head * group) * state_size;
+    if (call.initial_state == nullptr) {
+      std::fill_n(states, group * state_size, 0.0f);
+    } else {
+      std::copy_n(call.initial_state + ends, group * state_size, states);
+    }
     for (int64_t place = 0; place < shape.seq; ++place) {
       const TokenRow<const T> row = RowOf(shape, static_cast<const T*>(call.qkv), task, place);
       Normalize(shape.key_dim, row.q, scale, q);
@@ -64,6 +70,9 @@ void DeltaForward(const GatedDeltaRuleCall& call, const DeltaTask& task, float* 
             ((task.sequence * shape.seq + place) * shape.value_heads + head) * shape.value_dim;
         Convert(static_cast<size_t>(shape.value_dim), out, sum);
       }
+    }
+    if (call.final_state != nullptr) {
+      std::copy_n(states, group * state_size, call.final_state + ends);
     }
   });
 }

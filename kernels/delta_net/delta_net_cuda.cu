@@ -59,7 +59,17 @@ __global__ void __launch_bounds__(kDeltaThreads)
   __syncthreads();
   const int64_t first_row = at.sequence * shape.seq;
   float state[kRows] = {};
-  LoadKeys<T>(call, tokens, at, first_row, k[0], q[0]);
+  // The block's columns of an initial or final state.
+  const int64_t ends =
+      (at.sequence * shape.value_heads + at.head) * shape.key_dim * shape.value_dim + at.column;
+  if (call.initial_state != nullptr && at.is_valid) {
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      const int64_t i = r * kDeltaWarps + at.warp;
+      if (i < shape.key_dim) state[r] = call.initial_state[ends + i * shape.value_dim];
+    }
+  }
+  if (shape.seq > 0) LoadKeys<T>(call, tokens, at, first_row, k[0], q[0]);
   __syncthreads();
   for (int64_t place = 0; place < shape.seq; ++place) {
     const int64_t row = first_row + place;
@@ -104,17 +114,25 @@ __global__ void __launch_bounds__(kDeltaThreads)
           FromFloat<T>(SumOfWarps(results, at.lane));
     }
   }
+  if (call.final_state == nullptr || !at.is_valid) return;
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) {
+    const int64_t i = r * kDeltaWarps + at.warp;
+    if (i < shape.key_dim) call.final_state[ends + i * shape.value_dim] = state[r];
+  }
 }
 
 absl::Status GatedDeltaRule(const GatedDeltaRuleCall& call, CudaKernels& kernels) {
   const DeltaNetShape& shape = call.shape;
-  if (shape.batch * shape.seq == 0) return absl::OkStatus();
-  ZEROTH_ASSIGN_OR_RETURN(
-      const std::shared_ptr<Buffer> memory,
-      kernels.Scratch(static_cast<size_t>(DeltaTokenFloats(shape)) * sizeof(float)));
-  DeltaTokens tokens;
-  ZEROTH_RETURN_IF_ERROR(
-      ComputeDeltaTokens(call, static_cast<float*>(memory->data()), kernels.target(), tokens));
+  if (shape.batch == 0 || (shape.seq == 0 && call.final_state == nullptr)) return absl::OkStatus();
+  std::shared_ptr<Buffer> memory;
+  DeltaTokens tokens = {};
+  if (shape.seq > 0) {
+    ZEROTH_ASSIGN_OR_RETURN(
+        memory, kernels.Scratch(static_cast<size_t>(DeltaTokenFloats(shape)) * sizeof(float)));
+    ZEROTH_RETURN_IF_ERROR(
+        ComputeDeltaTokens(call, static_cast<float*>(memory->data()), kernels.target(), tokens));
+  }
   return DispatchType(call.dtype, [&]<typename T>(TypeTag<T>) {
     return DispatchRows(shape.key_dim, [&](auto rows) {
       return ZEROTH_LAUNCH((DeltaForward<rows(), T>),

@@ -67,9 +67,11 @@ struct DeltaPlace {
   }
 };
 
+// Returns true if there is no earlier state.
 __device__ __forceinline__ bool IsFirst(const GatedDeltaRuleCall& call, int64_t row,
                                         int64_t place) {
-  return place == 0 || (call.starts != nullptr && call.starts[row] == place);
+  if (place == 0) return call.initial_state == nullptr;
+  return call.starts != nullptr && call.starts[row] == place;
 }
 
 // Loads the normalised key and query of a row, all threads together.

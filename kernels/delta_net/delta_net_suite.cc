@@ -46,6 +46,17 @@ std::vector<double> Differences(std::vector<double>& x, const std::vector<double
   return gradient;
 }
 
+// Returns tokens [begin, end) of every sequence of `all` [batch, seq, width].
+std::vector<double> Piece(const std::vector<double>& all, const Shape& shape, int64_t begin,
+                          int64_t end) {
+  std::vector<double> piece;
+  for (int64_t sequence = 0; sequence < shape.dim(0); ++sequence) {
+    const auto first = all.begin() + sequence * shape.dim(1) * shape.dim(2);
+    piece.insert(piece.end(), first + begin * shape.dim(2), first + end * shape.dim(2));
+  }
+  return piece;
+}
+
 }  // namespace
 
 class DeltaNetSuite : public KernelsSuite {
@@ -143,6 +154,14 @@ class DeltaNetSuite : public KernelsSuite {
     for (double& value : inputs.log_decay) value = RoundTo(dtype, {float(value - 3)})[0];
     inputs.dt_bias = Draw(shape.value_heads, dtype);
     return inputs;
+  }
+  // Returns where the pieces of a sequence end; some are empty, and others of one token.
+  std::vector<int64_t> DrawPieces(int64_t seq) {
+    std::vector<int64_t> ends{0};
+    while (ends.back() < seq) {
+      ends.push_back(std::min(seq, ends.back() + RandomSize(0, RandomSize(1, seq))));
+    }
+    return ends;
   }
   // Returns the starts of documents of random lengths.
   std::vector<int32_t> DrawStarts(int64_t batch, int64_t seq) {
@@ -366,6 +385,101 @@ TEST_P(DeltaNetSuite, DocumentsAreComputedAsSequencesAre) {
   }
 }
 
+TEST_P(DeltaNetSuite, ConvolutionsGoOnFromAState) {
+  for (int i = 0; i < 18; ++i) {
+    const DType dtype = kElementTypes[i % 3];
+    const int64_t batch = RandomSize(1, 3);
+    const int64_t channels = i % 6 == 0 ? RandomSize(257, 300) : RandomSize(1, 20);
+    const int64_t kept = RandomSize(1, kMostTaps) - 1;
+    // The state's inputs, and those of the pieces.
+    const bool is_given = i % 2 == 0;
+    const Shape whole{batch, kept + RandomSize(0, 20), channels};
+    std::vector<double> x = Draw(whole.numel(), dtype);
+    for (size_t at = 0; at < x.size() && !is_given; ++at) {
+      if (static_cast<int64_t>(at) / channels % whole.dim(1) < kept) x[at] = 0;
+    }
+    const std::vector<double> weight = Draw(channels * (kept + 1), dtype);
+    const std::vector<double> y =
+        reference::ShortConvolution(batch, whole.dim(1), channels, kept + 1, {}, x, weight);
+    ShortConvolutionArgs args;
+    args.weight = Upload({channels, 1, kept + 1}, ToFloats(weight), dtype);
+    const auto state_at = [&](int64_t end) { return Piece(x, whole, end - kept, end); };
+    if (is_given) {
+      args.initial_state = Upload({batch, kept, channels}, ToFloats(state_at(kept)), dtype);
+    }
+    int64_t begin = kept;
+    for (const int64_t piece : DrawPieces(whole.dim(1) - kept)) {
+      const int64_t end = kept + piece;
+      const Shape shape{batch, end - begin, channels};
+      args.x = Upload(shape, ToFloats(Piece(x, whole, begin, end)), dtype);
+      args.y = Unwritten(shape, dtype);
+      args.final_state = Unwritten({batch, kept, channels}, dtype);
+      const absl::Status status = WhenDone(kernels::ShortConvolution(kernels(), args));
+      ASSERT_TRUE(status.ok()) << status;
+      ExpectCloseIn(dtype, Download(args.y), Piece(y, whole, begin, end), 2e-6, 1e-7, "y");
+      EXPECT_EQ(Download(args.final_state), ToFloats(state_at(end))) << "final_state";
+      args.initial_state = args.final_state;
+      begin = end;
+    }
+  }
+}
+
+TEST_P(DeltaNetSuite, RulesGoOnFromAState) {
+  for (int i = 0; i < 12; ++i) {
+    const DType dtype = kElementTypes[i % 3];
+    DeltaNetShape shape;
+    shape.batch = RandomSize(1, 2);
+    shape.seq = i == 0 ? 0 : RandomSize(1, i % 4 == 1 ? 2 * kDeltaChunk + 2 : 9);
+    shape.key_heads = RandomSize(1, 2);
+    shape.value_heads = shape.key_heads * RandomSize(1, 3);
+    // Of several rows of a thread and several blocks, too.
+    shape.key_dim = i % 4 == 2 ? RandomSize(33, 140) : RandomSize(1, 9);
+    shape.value_dim = i % 4 == 3 ? RandomSize(33, 70) : RandomSize(1, 9);
+    const reference::DeltaRuleInputs inputs = DrawInputs(shape, dtype);
+    const Shape state{shape.batch, shape.value_heads, shape.key_dim, shape.value_dim};
+    GatedDeltaRuleArgs args;
+    args.log_decay = Upload({shape.value_heads}, ToFloats(inputs.log_decay), dtype);
+    args.dt_bias = Upload({shape.value_heads}, ToFloats(inputs.dt_bias), dtype);
+    std::vector<double> expected_state(static_cast<size_t>(state.numel()), 0.0);
+    if (i % 2 == 0) {
+      expected_state = Draw(state.numel());
+      args.initial_state = Upload(state, ToFloats(expected_state));
+    }
+    // The states between are those of the sequence's part so far, and the results of it end with
+    // those of the piece.
+    const std::vector<double> before = expected_state;
+    const Shape qkv{shape.batch, shape.seq, shape.packed_dim()};
+    const Shape gates{shape.batch, shape.seq, 2 * shape.value_heads};
+    const int64_t values = shape.value_heads * shape.value_dim;
+    int64_t begin = 0;
+    for (const int64_t end : DrawPieces(shape.seq)) {
+      reference::DeltaRuleInputs so_far = inputs;
+      so_far.qkv = Piece(inputs.qkv, qkv, 0, end);
+      so_far.gates = Piece(inputs.gates, gates, 0, end);
+      DeltaNetShape all = shape;
+      all.seq = end;
+      expected_state = before;
+      const std::vector<double> out = reference::GatedDeltaRule(all, {}, so_far, &expected_state);
+      args.shape = shape;
+      args.shape.seq = end - begin;
+      const Shape wide{shape.batch, args.shape.seq, values};
+      args.qkv = Upload({shape.batch, args.shape.seq, shape.packed_dim()},
+                        ToFloats(Piece(inputs.qkv, qkv, begin, end)), dtype);
+      args.gates = Upload({shape.batch, args.shape.seq, 2 * shape.value_heads},
+                          ToFloats(Piece(inputs.gates, gates, begin, end)), dtype);
+      args.out = Unwritten(wide, dtype);
+      args.final_state = Unwritten(state);
+      const absl::Status status = WhenDone(kernels::GatedDeltaRule(kernels(), args));
+      ASSERT_TRUE(status.ok()) << status;
+      ExpectCloseIn(dtype, Download(args.out), Piece(out, {shape.batch, end, values}, begin, end),
+                    1e-5, 1e-6, "out");
+      ExpectClose(Download(args.final_state), expected_state, 1e-5, 1e-6, "final_state");
+      args.initial_state = args.final_state;
+      begin = end;
+    }
+  }
+}
+
 TEST_P(DeltaNetSuite, RefusesWhatDoesNotFit) {
   ShortConvolutionArgs convolution;
   convolution.x = Unwritten({1, 2, 6});
@@ -376,6 +490,10 @@ TEST_P(DeltaNetSuite, RefusesWhatDoesNotFit) {
   convolution.weight = Unwritten({6, 1, 4});
   convolution.y = Unwritten({1, 2, 5});
   ExpectInvalid(kernels::ShortConvolution(kernels(), convolution), {"y is [1, 2, 5]", "[2, 6]"});
+  convolution.y = Unwritten({1, 2, 6});
+  convolution.final_state = Unwritten({1, 4, 6});
+  ExpectInvalid(kernels::ShortConvolution(kernels(), convolution),
+                {"final_state is [1, 4, 6]", "[1, 3, 6]"});
   GatedDeltaRuleArgs args;
   args.shape = {1, 2, 2, 3, 4, 5};
   ExpectInvalid(kernels::GatedDeltaRule(kernels(), args),
@@ -393,6 +511,16 @@ TEST_P(DeltaNetSuite, RefusesWhatDoesNotFit) {
   args.states = Unwritten({1, 2, 2, 4, 5});
   ExpectInvalid(kernels::GatedDeltaRule(kernels(), args),
                 {"states is [1, 2, 2, 4, 5]", "[1, 2, 1, 4, 5]"});
+  args.states = Unwritten({1, 2, 1, 4, 5});
+  args.initial_state = Unwritten({1, 2, 5, 4});
+  ExpectInvalid(kernels::GatedDeltaRule(kernels(), args),
+                {"initial_state is [1, 2, 5, 4]", "[1, 2, 4, 5]"});
+  args.initial_state = Unwritten({1, 2, 4, 5});
+  ExpectInvalid(kernels::GatedDeltaRule(kernels(), args),
+                {"states is given together with initial_state"});
+  args.starts = UploadTokens({1, 2}, {0, 0});
+  ExpectInvalid(kernels::GatedDeltaRule(kernels(), args),
+                {"starts is given together with initial_state"});
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, DeltaNetSuite, ::testing::ValuesIn(TestedDevices()));

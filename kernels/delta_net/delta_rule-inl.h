@@ -29,13 +29,13 @@ namespace HWY_NAMESPACE {
 struct Gates {
   float beta = 0;
   float decay = 0;        // e^g
-  bool is_first = false;  // of its document: there is no earlier state
+  bool is_first = false;  // there is no earlier state
   double g = 0;
   double dg_da = 0;
 };
 
 inline bool IsFirst(const GatedDeltaRuleCall& call, int64_t sequence, int64_t place) {
-  if (place == 0) return true;
+  if (place == 0) return call.initial_state == nullptr;
   return call.starts != nullptr && call.starts[sequence * call.shape.seq + place] == place;
 }
 

@@ -15,6 +15,7 @@ namespace {
 
 // Returns the number of earlier tokens that the token of this row reads.
 __device__ __forceinline__ int64_t Reach(const ShortConvolutionCall& call, int64_t row) {
+  if (call.initial_state != nullptr) return call.width - 1;
   const int64_t place = row % call.seq;
   int64_t start = call.starts == nullptr ? 0 : call.starts[row];
   // Clamped, so that memory outside of the sequence is not read whatever `starts` holds.
@@ -22,15 +23,38 @@ __device__ __forceinline__ int64_t Reach(const ShortConvolutionCall& call, int64
   return place - start < call.width - 1 ? place - start : call.width - 1;
 }
 
+// The inputs of a channel of one sequence; those before it are in the initial state.
+template <typename T>
+struct SequenceInputs {
+  __device__ __forceinline__ SequenceInputs(const ShortConvolutionCall& call, int64_t sequence,
+                                            int64_t of_channel)
+      : x(static_cast<const T*>(call.x) + sequence * call.seq * call.channels),
+        before(call.initial_state == nullptr
+                   ? nullptr
+                   : static_cast<const T*>(call.initial_state) +
+                         (sequence + 1) * (call.width - 1) * call.channels),
+        channels(call.channels),
+        channel(of_channel) {}
+  // `place` is at least 1 - width, or at least 0 without an initial state.
+  __device__ __forceinline__ T operator[](int64_t place) const {
+    return (place < 0 ? before : x)[place * channels + channel];
+  }
+  const T* x;
+  const T* before;  // one row beyond the state
+  int64_t channels;
+  int64_t channel;
+};
+
 // Returns the convolution, before its activation.
 template <typename T>
 __device__ __forceinline__ float Convolve(const ShortConvolutionCall& call, int64_t row,
                                           int64_t channel) {
-  const T* const x = static_cast<const T*>(call.x) + row * call.channels + channel;
+  const SequenceInputs<T> x(call, row / call.seq, channel);
+  const int64_t place = row % call.seq;
   const T* const last = static_cast<const T*>(call.weight) + (channel + 1) * call.width - 1;
   float sum = 0.0f;
   for (int64_t j = Reach(call, row); j >= 0; --j) {
-    sum += ToFloat(last[-j]) * ToFloat(x[-j * call.channels]);
+    sum += ToFloat(last[-j]) * ToFloat(x[place - j]);
   }
   return sum;
 }
@@ -50,6 +74,16 @@ __global__ void __launch_bounds__(kMapThreads) ConvolveKernel(ShortConvolutionCa
   for (const int64_t item : ItemsOfThread(call.batch * call.seq * call.channels)) {
     const float sum = Convolve<T>(call, item / call.channels, item % call.channels);
     static_cast<T*>(call.y)[item] = FromFloat<T>(sum / (1.0f + expf(-sum)));
+  }
+  if (call.final_state == nullptr) return;
+  const int64_t kept = call.width - 1;
+  for (const int64_t item : ItemsOfThread(call.batch * kept * call.channels)) {
+    const int64_t row = item / call.channels;
+    const int64_t place = call.seq - kept + row % kept;
+    const bool is_known = place >= 0 || call.initial_state != nullptr;
+    static_cast<T*>(call.final_state)[item] =
+        is_known ? SequenceInputs<T>(call, row / kept, item % call.channels)[place]
+                 : FromFloat<T>(0.0f);
   }
 }
 
@@ -99,7 +133,8 @@ __global__ void __launch_bounds__(kMapThreads)
 }
 
 absl::Status ShortConvolution(const ShortConvolutionCall& call, CudaKernels& kernels) {
-  const int64_t items = call.batch * call.seq * call.channels;
+  const int64_t kept = call.final_state == nullptr ? 0 : call.width - 1;
+  const int64_t items = call.batch * std::max(call.seq, kept) * call.channels;
   return DispatchType(call.dtype, [&]<typename T>(TypeTag<T>) {
     return ZEROTH_MAP(ConvolveKernel<T>, items, kernels.target(), call);
   });

@@ -38,6 +38,7 @@ struct ChannelTile {
 
 // Returns the number of earlier tokens that the token at `place` of the sequence reads.
 int64_t Reach(const ShortConvolutionCall& call, int64_t sequence, int64_t place) {
+  if (call.initial_state != nullptr) return call.width - 1;
   int64_t start = 0;
   // Clamped, so that memory outside of the sequence is not read whatever `starts` holds.
   if (call.starts != nullptr) {
@@ -64,15 +65,27 @@ HWY_INLINE void LoadTaps(const ShortConvolutionCall& call, const ChannelTile& ti
   }
 }
 
-// Returns the convolution, before its activation, of the channels from x on; x[-channels] is of the
-// token before. `taps` is the last of them.
+// Returns the inputs of a tile's token at `place`, at least 1 - width; those before the sequence
+// are in the initial state.
+template <typename T>
+HWY_INLINE const T* InputAt(const ShortConvolutionCall& call, const ChannelTile& tile,
+                            int64_t place) {
+  const int64_t kept = call.width - 1;
+  const auto* const from = static_cast<const T*>(place < 0 ? call.initial_state : call.x);
+  const int64_t row =
+      place < 0 ? (tile.sequence + 1) * kept + place : tile.sequence * call.seq + place;
+  return from + row * call.channels + tile.first;
+}
+
+// Returns the convolution, before its activation, of channels from `c` on; x[j] has the inputs j
+// tokens earlier. `taps` is the last of them.
 template <bool kWhole, class D, typename T>
-HWY_INLINE hn::Vec<D> Convolve(D d, const T* x, int64_t channels, const float* taps, int64_t reach,
+HWY_INLINE hn::Vec<D> Convolve(D d, const T* const* x, size_t c, const float* taps, int64_t reach,
                                size_t count) {
   auto sum = hn::Zero(d);
   for (int64_t j = reach; j >= 0; --j) {
-    sum = hn::MulAdd(LoadLanes<kWhole>(d, taps - j * kTile, count),
-                     LoadLanes<kWhole>(d, x - j * channels, count), sum);
+    sum = hn::MulAdd(LoadLanes<kWhole>(d, taps - j * kTile + c, count),
+                     LoadLanes<kWhole>(d, x[j] + c, count), sum);
   }
   return sum;
 }
@@ -83,15 +96,28 @@ void ConvolveTile(const ShortConvolutionCall& call, const ChannelTile& tile) {
     LoadTaps<T>(call, tile, taps);
     const float* const last = taps + (call.width - 1) * kTile;
     for (int64_t place = 0; place < call.seq; ++place) {
-      const int64_t at = (tile.sequence * call.seq + place) * call.channels + tile.first;
-      const T* const x = static_cast<const T*>(call.x) + at;
-      T* const y = static_cast<T*>(call.y) + at;
+      T* const y =
+          static_cast<T*>(call.y) + (tile.sequence * call.seq + place) * call.channels + tile.first;
       const int64_t reach = Reach(call, tile.sequence, place);
-      ForVectors(static_cast<size_t>(tile.count), [=, &call](auto d, size_t c, auto whole,
-                                                             size_t count) HWY_ATTR {
-        const auto sum = Convolve<whole()>(d, x + c, call.channels, last + c, reach, count);
-        StoreLanes<whole()>(SiluOf(d, sum), d, y + c, count);
-      });
+      const T* x[kMostTaps];
+      for (int64_t j = 0; j <= reach; ++j) x[j] = InputAt<T>(call, tile, place - j);
+      ForVectors(static_cast<size_t>(tile.count),
+                 [=, &x](auto d, size_t c, auto whole, size_t count) HWY_ATTR {
+                   const auto sum = Convolve<whole()>(d, x, c, last, reach, count);
+                   StoreLanes<whole()>(SiluOf(d, sum), d, y + c, count);
+                 });
+    }
+    if (call.final_state == nullptr) return;
+    const int64_t kept = call.width - 1;
+    for (int64_t i = 0; i < kept; ++i) {
+      T* const to = static_cast<T*>(call.final_state) + (tile.sequence * kept + i) * call.channels +
+                    tile.first;
+      const int64_t place = call.seq - kept + i;
+      if (place < 0 && call.initial_state == nullptr) {
+        std::fill_n(to, tile.count, T());
+      } else {
+        std::copy_n(InputAt<T>(call, tile, place), tile.count, to);
+      }
     }
   });
 }
@@ -123,24 +149,24 @@ void ConvolveTileBackward(const ShortConvolutionBackwardCall& call, const Channe
     float* const last_sum = sums + (width - 1) * kTile;
     for (int64_t place = forward.seq - 1; place >= 0; --place) {
       const int64_t at = (tile.sequence * forward.seq + place) * forward.channels + tile.first;
-      const T* const x = static_cast<const T*>(forward.x) + at;
       const T* const dy = static_cast<const T*>(call.dy) + at;
       T* const dx = static_cast<T*>(call.dx) + at;
       const int64_t reach = Reach(forward, tile.sequence, place);
+      const T* x[kMostTaps];
+      for (int64_t j = 0; j <= reach; ++j) x[j] = InputAt<T>(forward, tile, place - j);
       reaches[place % width] = reach;
       float* const here = ring + place % width * kTile;
       const int64_t later = std::min(width, forward.seq - place);
       ForVectors(static_cast<size_t>(tile.count), [&](auto d, size_t c, auto whole,
                                                       size_t count) HWY_ATTR {
-        const auto sum = Convolve<whole()>(d, x + c, forward.channels, last + c, reach, count);
+        const auto sum = Convolve<whole()>(d, x, c, last, reach, count);
         const auto dsum = hn::Mul(LoadLanes<whole()>(d, dy + c, count), SiluSlope(d, sum));
         StoreLanes<whole()>(dsum, d, here + c, count);
         for (int64_t j = 0; j <= reach; ++j) {
           float* const to = last_sum - j * kTile + c;
-          StoreLanes<whole()>(
-              hn::MulAdd(dsum, LoadLanes<whole()>(d, x + c - j * forward.channels, count),
-                         LoadLanes<whole()>(d, to, count)),
-              d, to, count);
+          StoreLanes<whole()>(hn::MulAdd(dsum, LoadLanes<whole()>(d, x[j] + c, count),
+                                         LoadLanes<whole()>(d, to, count)),
+                              d, to, count);
         }
         auto gradient = hn::Zero(d);
         for (int64_t j = 0; j < later; ++j) {

@@ -197,8 +197,7 @@ class Decoder : public LanguageModel {
   bool TakesDocuments() const override { return config_.rotary; }
   bool scores() const override { return config_.scores; }
   nlohmann::json HfConfig() const override { return hf_config_; }
-  // The states of linear attention are not cached.
-  bool SupportsCache() const override { return !config_.mixes_linear; }
+  bool SupportsCache() const override { return true; }
   bool HasExtraLoss() const override {
     const bool balances = config_.balances_experts && config_.balance_coefficient > 0;
     return config_.experts > 0 && (balances || has_router_z_loss_);

@@ -49,9 +49,6 @@ DeltaNetShape GatedDeltaNet::shape() const {
 }
 
 absl::StatusOr<Value> GatedDeltaNet::Compute(Context& context, const Value& x) {
-  if (context.cache() != nullptr) {
-    return Unimplemented("'", name(), "': linear attention with a cache of keys and values");
-  }
   const DeltaNetShape here = shape();
   const bool of_heads = IsDivided(*qkv_->parts()[0].weight);
   ZEROTH_ASSIGN_OR_RETURN(Value qkv, qkv_->Forward(context, x));

@@ -11,6 +11,19 @@
 namespace zeroth {
 namespace {
 
+// Makes a forward go on from the state of `owner` in the context's cache, if there is one, and puts
+// its final state there. Args: the arguments of the forward.
+template <typename Args>
+absl::Status UseCachedState(Context& context, const void* owner, const Shape& shape, DType dtype,
+                            Args& args) {
+  KeyValueCache* const cache = context.cache();
+  if (cache == nullptr) return absl::OkStatus();
+  args.initial_state = cache->State(owner);
+  ZEROTH_ASSIGN_OR_RETURN(args.final_state, context.Empty(shape, dtype));
+  cache->SetNextState(owner, args.final_state);
+  return absl::OkStatus();
+}
+
 // Computes args.out, and args.states if a backward will follow, or reads both from the kept
 // outputs, as attention's are.
 absl::Status ComputeOrReuseDeltaRule(Context& context, GatedDeltaRuleArgs& args) {
@@ -76,6 +89,10 @@ absl::StatusOr<Value> ShortConvolutionOp(Context& context, const Value& x, Param
   ZEROTH_ASSIGN_OR_RETURN(args.weight, FullValues(weight));
   args.starts = context.document_starts();
   ZEROTH_ASSIGN_OR_RETURN(args.y, context.EmptyLike(x.data));
+  if (x.data.shape().rank() == 3) {
+    const Shape inputs({x.data.dim(0), args.weight.dim(2) - 1, x.data.dim(2)});
+    ZEROTH_RETURN_IF_ERROR(UseCachedState(context, &weight, inputs, x.data.dtype(), args));
+  }
   ZEROTH_RETURN_IF_ERROR(kernels::ShortConvolution(context.kernels(), args));
   Value result = context.MakeValue(args.y);
   if (x.node == nullptr) return result;
@@ -116,6 +133,8 @@ absl::StatusOr<Value> GatedDeltaRuleOp(Context& context, const Value& qkv, const
   ZEROTH_ASSIGN_OR_RETURN(args.log_decay, FullValues(log_decay));
   ZEROTH_ASSIGN_OR_RETURN(args.dt_bias, FullValues(dt_bias));
   args.starts = context.document_starts();
+  const Shape state({shape.batch, shape.value_heads, shape.key_dim, shape.value_dim});
+  ZEROTH_RETURN_IF_ERROR(UseCachedState(context, &log_decay, state, DType::kFloat32, args));
   ZEROTH_RETURN_IF_ERROR(ComputeOrReuseDeltaRule(context, args));
   Value result = context.MakeValue(args.out);
   if (qkv.node == nullptr || gates.node == nullptr) return result;

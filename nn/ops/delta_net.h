@@ -11,7 +11,8 @@
 namespace zeroth {
 
 // Documents of both operations are those of Context::document_starts. Parameters may be divided
-// among tensor ranks, each of which has whole heads, and their channels.
+// among tensor ranks, each of which has whole heads, and their channels. With Context::cache both
+// go on from the state that it keeps for `weight` or `log_decay`, and set the next one.
 
 // silu(causal convolution of each channel of x [batch, seq, channels]), with `weight` [channels, 1,
 // width].

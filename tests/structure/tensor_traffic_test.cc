@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
+#include "absl/types/span.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -24,6 +25,7 @@
 #include "zeroth/core/comm/mesh.h"
 #include "zeroth/core/tensor/tensor.h"
 #include "zeroth/nn/activation_checkpointing.h"
+#include "zeroth/nn/key_value_cache.h"
 #include "zeroth/nn/language_model.h"
 #include "zeroth/nn/shard_module.h"
 #include "zeroth/nn/tape.h"
@@ -168,11 +170,11 @@ TEST(TensorTrafficTest, ExpertsAddTheGradientOfTheirTokensWeights) {
   }
 }
 
-// Three layers of linear attention read its input, where attention has one.
-TEST(TensorTrafficTest, LinearAttentionSumsThreeGradientsOfItsInput) {
-  constexpr int64_t kLinear = kBlocks - 1;  // the last block has Qwen3's attention
-  constexpr int64_t kHeadDim = 32;
-  constexpr int64_t kValueDim = 8;
+constexpr int64_t kLinear = kBlocks - 1;  // the last block has Qwen3's attention
+constexpr int64_t kHeadDim = 32;
+constexpr int64_t kValueDim = 8;
+
+nlohmann::json LinearAttention() {
   nlohmann::json config = LlamaLike("qwen3_5_text");
   config.update({{"head_dim", kHeadDim},
                  {"full_attention_interval", kBlocks},
@@ -180,6 +182,12 @@ TEST(TensorTrafficTest, LinearAttentionSumsThreeGradientsOfItsInput) {
                  {"linear_num_value_heads", 4},
                  {"linear_key_head_dim", 6},
                  {"linear_value_head_dim", kValueDim}});
+  return config;
+}
+
+// Three layers of linear attention read its input, where attention has one.
+TEST(TensorTrafficTest, LinearAttentionSumsThreeGradientsOfItsInput) {
+  const nlohmann::json config = LinearAttention();
   for (const bool sequence : {false, true}) {
     ByOp expected = DenseTraffic(sequence, 2 * kBlocks + 1);
     Sent& sums = expected[CollectiveOp::kAllReduce];
@@ -236,6 +244,37 @@ TEST(TensorTrafficTest, LogitsAreThoseOfTheWholeModel) {
   }
   EXPECT_EQ(logits[2][0], logits[2][1]);
   EXPECT_THAT(logits[2][0], ::testing::Pointwise(::testing::FloatNear(1e-5f), logits[1][0]));
+}
+
+// Each rank caches the keys, values and states of its heads.
+TEST(TensorTrafficTest, CachedLogitsAreThoseOfTheWholeModel) {
+  const std::vector<int32_t> tokens = {3, 1, 60, 31, 32, 5};
+  std::mutex mutex;
+  std::map<int, std::vector<float>> logits;  // by tensor ranks
+  for (const int size : {1, 2}) {
+    TrainerOptions options = OptionsOf("full_shard");
+    options.tensor.size = size;
+    const std::vector<size_t> pieces =
+        size == 1 ? std::vector<size_t>{6} : std::vector<size_t>{2, 3, 1};
+    const absl::Status status = RunModel(
+        LinearAttention(), 2, options, [&](Trainer& trainer, Device&, int rank) -> absl::Status {
+          KeyValueCache cache(6);
+          std::vector<float> all;
+          for (const size_t count : pieces) {
+            const auto piece =
+                absl::MakeConstSpan(tokens).subspan(static_cast<size_t>(cache.size()), count);
+            ZEROTH_ASSIGN_OR_RETURN(const Tensor values,
+                                    trainer.Logits(piece, 0, size == 1 ? nullptr : &cache));
+            ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> mine, values.ToHost<float>());
+            all.insert(all.end(), mine.begin(), mine.end());
+          }
+          const std::lock_guard<std::mutex> lock(mutex);
+          if (rank == 0) logits[size] = std::move(all);
+          return trainer.sharding().scheduler().EndStep();
+        });
+    ASSERT_TRUE(status.ok()) << status;
+  }
+  EXPECT_THAT(logits[2], ::testing::Pointwise(::testing::FloatNear(1e-5f), logits[1]));
 }
 
 // Runs a sample or an evaluation between a forward and its backward, which reads what its own

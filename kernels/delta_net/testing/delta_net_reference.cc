@@ -2,6 +2,7 @@
 
 #include "zeroth/kernels/delta_net/testing/delta_net_reference.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 
@@ -40,18 +41,20 @@ std::vector<double> ShortConvolution(int64_t batch, int64_t seq, int64_t channel
 }
 
 std::vector<double> GatedDeltaRule(const DeltaNetShape& shape, const std::vector<int32_t>& starts,
-                                   const DeltaRuleInputs& inputs) {
+                                   const DeltaRuleInputs& inputs, std::vector<double>* states) {
   const int64_t keys = shape.key_heads * shape.key_dim;
   std::vector<double> out;
   out.resize(static_cast<size_t>(shape.batch * shape.seq * shape.value_heads * shape.value_dim));
   for (int64_t task = 0; task < shape.batch * shape.value_heads; ++task) {
     const int64_t head = task % shape.value_heads;
     const int64_t key_head = head / (shape.value_heads / shape.key_heads);
-    std::vector<double> state;
+    std::vector<double> state(static_cast<size_t>(shape.key_dim * shape.value_dim), 0.0);
+    const auto size = static_cast<std::ptrdiff_t>(state.size());
+    if (states != nullptr) std::copy_n(states->begin() + task * size, size, state.begin());
     for (int64_t t = 0; t < shape.seq; ++t) {
       const int64_t row = task / shape.value_heads * shape.seq + t;
-      if (t == 0 || (!starts.empty() && starts[static_cast<size_t>(row)] == t)) {
-        state.assign(static_cast<size_t>(shape.key_dim * shape.value_dim), 0.0);
+      if (!starts.empty() && starts[static_cast<size_t>(row)] == t) {
+        std::fill(state.begin(), state.end(), 0.0);
       }
       const double* const qkv = inputs.qkv.data() + row * shape.packed_dim();
       const double* const gates = inputs.gates.data() + row * 2 * shape.value_heads;
@@ -78,6 +81,7 @@ std::vector<double> GatedDeltaRule(const DeltaNetShape& shape, const std::vector
             sum / std::sqrt(static_cast<double>(shape.key_dim));
       }
     }
+    if (states != nullptr) std::copy_n(state.begin(), size, states->begin() + task * size);
   }
   return out;
 }

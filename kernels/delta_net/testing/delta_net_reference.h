@@ -21,7 +21,10 @@ std::vector<double> ShortConvolution(int64_t batch, int64_t seq, int64_t channel
 struct DeltaRuleInputs {
   std::vector<double> qkv, gates, log_decay, dt_bias;
 };
+// `state` [batch, value_heads, key_dim, value_dim] goes in as the initial state and comes out as
+// the final one. Null: zero.
 std::vector<double> GatedDeltaRule(const DeltaNetShape& shape, const std::vector<int32_t>& starts,
-                                   const DeltaRuleInputs& inputs);
+                                   const DeltaRuleInputs& inputs,
+                                   std::vector<double>* state = nullptr);
 
 }  // namespace zeroth::reference
