@@ -94,7 +94,8 @@ ModelNumel CountNumel(const LanguageModel& model) {
                           absl::StrContains(parameter->name(), ".layers.0.");
     numel.total += count;
     if (!in_block) numel.root += count;
-    if (in_first) numel.block += count;
+    const bool nested = absl::StrContains(parameter->name(), ".experts.");
+    if (in_first) (nested ? numel.nested : numel.block) += count;
   }
   return numel;
 }

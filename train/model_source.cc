@@ -7,6 +7,7 @@
 #include <iterator>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -19,17 +20,19 @@
 
 #include "zeroth/api/packing_reader.h"
 #include "zeroth/checkpoint/gguf/gguf_model.h"
+#include "zeroth/checkpoint/hf_config.h"
+#include "zeroth/checkpoint/hf_experts.h"
 #include "zeroth/checkpoint/packed_blocks.h"
 #include "zeroth/checkpoint/peft_adapter.h"
 #include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/file/json.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/formats/hugging_face.h"
-#include "zeroth/kernels/packed/packed_format.h"
 #include "zeroth/nn/language_model.h"
 #include "zeroth/nn/layers/linear.h"
 #include "zeroth/nn/layers/lora_linear.h"
 #include "zeroth/options/option_registry.h"
+#include "zeroth/train/packed_formats.h"
 
 namespace zeroth {
 namespace {
@@ -108,18 +111,6 @@ absl::StatusOr<std::shared_ptr<const InitAdapter>> OpenInitAdapter(const std::st
                            shape.ToString(), ", expected ", tensor.shape.ToString());
   }
   return adapter;
-}
-
-// Returns the formats of the blocks by the model's names, which may differ from the files'.
-std::map<std::string, PackedFormat, std::less<>> FormatsOf(const PackedBlocks& files,
-                                                           const WeightsSource& weights,
-                                                           const LanguageModel& model) {
-  std::map<std::string, PackedFormat, std::less<>> formats;
-  for (const Parameter* parameter : StoredParameters(model)) {
-    const auto found = files.blocks().find(weights.StoredName(parameter->name()));
-    if (found != files.blocks().end()) formats[parameter->name()] = found->second;
-  }
-  return formats;
 }
 
 // Sets out[i] to element begin + i of the parameter.
@@ -226,11 +217,6 @@ absl::StatusOr<ModelSource> ModelSource::Open(const TrainOptions& options) {
                            ": trains on the blocks of a GGUF file; expected --init_from=FILE.gguf");
   }
   const bool is_mxfp4 = options.base_dtype == BaseDtype::kMxfp4;
-  if (is_mxfp4 && options.init_from.empty()) {
-    return InvalidArgument(
-        "--base_dtype=mxfp4 trains on the blocks of a directory's experts, and --init_from is not "
-        "set; expected --init_from=DIRECTORY of a gpt-oss in MXFP4");
-  }
   if (options.init_from.empty()) {
     const std::string name = ModelName(options);
     source.name_ = absl::StrCat("--model=", name);
@@ -239,6 +225,16 @@ absl::StatusOr<ModelSource> ModelSource::Open(const TrainOptions& options) {
         source.new_tokens_,
         NewTokensOf(options, options.tokenizer == "auto" ? "" : options.tokenizer));
     source.GrowVocabulary();
+    if (is_mxfp4) {
+      ZEROTH_ASSIGN_OR_RETURN(const HfConfig config,
+                              HfConfig::Parse(source.config_.dump(), source.name_));
+      source.plans_mxfp4_ = StacksExperts(config);
+      if (!source.plans_mxfp4_) {
+        return InvalidArgument(source.name_,
+                               ": --base_dtype=mxfp4 keeps the experts of gpt-oss as "
+                               "published; expected a gpt-oss, or another --base_dtype");
+      }
+    }
     return source;
   }
   ZEROTH_ASSIGN_OR_RETURN(HfDirectory directory, OpenModelFiles(options.init_from));
@@ -337,13 +333,18 @@ absl::StatusOr<std::unique_ptr<LanguageModel>> ModelSource::BuildFrom(
     const nlohmann::json& config) const {
   absl::StatusOr<std::unique_ptr<LanguageModel>> model =
       ModelRegistry::Create(config, model_options_);
+  if (model.ok() && plans_mxfp4_) {
+    ModelOptions packs = model_options_;
+    packs.lora.base_formats = PublishedFormats(**model);
+    model = ModelRegistry::Create(config, packs);
+  }
   if (model.ok()) return model;
   return Annotate(model.status(), directory_.has_value() ? directory_->config().where() : name_);
 }
 
 ParameterReader ModelSource::Reader(uint64_t seed) const {
   const ParameterReader stored = StoredReader(seed);
-  const bool packs = model_options_.lora.packs();
+  const bool packs = model_options_.lora.packs() || plans_mxfp4_;
   if (!packs && (!model_options_.lora.dora || adapter_ != nullptr)) return stored;
   absl::StatusOr<std::unique_ptr<LanguageModel>> built = Build();
   if (!built.ok()) {
@@ -351,10 +352,13 @@ ParameterReader ModelSource::Reader(uint64_t seed) const {
   }
   const std::shared_ptr<const LanguageModel> model = *std::move(built);
   if (packs) {  // excludes DoRA
-    return PackingReader(
-        model, stored, [this](const Parameter& weight, int64_t begin, absl::Span<uint8_t> out) {
-          return blocks_->ReadBlocks(directory_->weights().StoredName(weight.name()), begin, out);
-        });
+    BlocksReader blocks;
+    if (blocks_ != nullptr) {
+      blocks = [this](const Parameter& weight, int64_t begin, absl::Span<uint8_t> out) {
+        return blocks_->ReadBlocks(directory_->weights().StoredName(weight.name()), begin, out);
+      };
+    }
+    return PackingReader(model, stored, std::move(blocks));
   }
   return [model, adapters = LoraAdapters(*model), stored](const Parameter& parameter, int64_t begin,
                                                           absl::Span<float> out) -> absl::Status {

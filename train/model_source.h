@@ -122,6 +122,7 @@ class ModelSource {
   ModelOptions model_options_;
   std::optional<HfDirectory> directory_;
   const PackedBlocks* blocks_ = nullptr;        // the directory's weights, if they are PackedBlocks
+  bool plans_mxfp4_ = false;                    // packs experts as published, without a directory
   std::vector<AddedToken> new_tokens_;          // all added tokens, with --new_tokens
   NewTokenRows new_token_rows_;                 // rows of new tokens
   std::shared_ptr<const InitAdapter> adapter_;  // null: adapters start from their initializers

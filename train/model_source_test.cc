@@ -7,7 +7,9 @@
 #include <cstdint>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -174,12 +176,58 @@ TEST(ModelSourceTest, BlocksMayLackThePrefixOfTheirModel) {
   EXPECT_EQ(PackedCodes(options), expected);
 }
 
+using Parameters = std::vector<std::tuple<std::string, std::string, DType, bool>>;
+
+Parameters ParametersOf(const ModelSource& source, std::optional<int64_t> layers = std::nullopt) {
+  const auto model = source.Build(layers).value();
+  Parameters all;
+  for (const Parameter* parameter : model->Parameters()) {
+    all.emplace_back(parameter->name(), parameter->global_shape().ToString(), parameter->dtype(),
+                     parameter->requires_grad());
+  }
+  return all;
+}
+
+TEST(ModelSourceTest, WithoutFilesExpertsAreInMxfp4AsPublished) {
+  const std::string from = "tests/testdata/gpt_oss_experts/mxfp4";
+  Json config = Json::parse(ReadTestFile(from + "/config.json"));
+  config.erase("quantization_config");
+  config.erase("layer_types");  // of one layer
+  const TemporaryDirectory dir;
+  TrainOptions options;
+  options.model = dir.Write("config.json", config.dump());
+  options.lora_rank = 2;
+  options.base_dtype = BaseDtype::kMxfp4;
+  const absl::StatusOr<ModelSource> planned = ModelSource::Open(options);
+  ASSERT_TRUE(planned.ok()) << planned.status();
+  options.init_from = from;
+  const absl::StatusOr<ModelSource> published = ModelSource::Open(options);
+  ASSERT_TRUE(published.ok()) << published.status();
+  EXPECT_EQ(ParametersOf(*planned), ParametersOf(*published));
+
+  const auto count_codes = [](const Parameters& all) {
+    return std::ranges::count_if(
+        all, [](const auto& one) { return std::get<DType>(one) == DType::kUInt8; });
+  };
+  EXPECT_EQ(count_codes(ParametersOf(*planned)), 9);
+  EXPECT_EQ(count_codes(ParametersOf(*planned, 3)), 27);
+  // There are no blocks to train on.
+  const auto model = planned->Build().value();
+  const ParameterReader reader = planned->Reader(1);
+  for (const Parameter* parameter : model->Parameters()) {
+    std::vector<float> values(static_cast<size_t>(parameter->global_shape().numel()));
+    EXPECT_EQ(reader(*parameter, 0, absl::MakeSpan(values)).ok(),
+              parameter->dtype() != DType::kUInt8)
+        << parameter->name();
+  }
+}
+
 TEST(ModelSourceTest, BlocksThatAreNotThereAreAnError) {
   TrainOptions options;
   options.lora_rank = 2;
   options.base_dtype = BaseDtype::kMxfp4;
   for (const auto& [from, problem] :
-       {std::pair<std::string, std::string>("", "--init_from is not set"),
+       {std::pair<std::string, std::string>("", "expected a gpt-oss"),
         {"tests/testdata/gpt_oss_experts/dense", "experts have no quantised weights"},
         {"tests/testdata/llama_tiny", "experts have no quantised weights"}}) {
     options.init_from = from;

@@ -3,6 +3,7 @@
 #include "zeroth/strategies/testing/memory_formula.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "absl/status/status.h"
 
@@ -41,6 +42,18 @@ absl::StatusOr<int> ShardCount(const MemoryFormulaOptions& options) {
   return options.shard_size;
 }
 
+// Blocks and the units nested in them take buffers of one size, that of the larger, unless one of
+// them is much smaller.
+bool HaveOneSize(double block, double nested) {
+  return std::min(block, nested) > std::max(block, nested) / 8;
+}
+
+// Size of the buffers that they share, two of each size. `together` is the number of buffers if
+// they have one size.
+double SharedBuffers(double block, double nested, int together) {
+  return HaveOneSize(block, nested) ? together * std::max(block, nested) : 2 * (block + nested);
+}
+
 }  // namespace
 
 absl::StatusOr<StateBytes> PredictStateBytes(const ModelNumel& model,
@@ -67,10 +80,8 @@ absl::StatusOr<StateBytes> PredictStateBytes(const ModelNumel& model,
   const double shared = (owners > 1 ? by_strategy : 0) + (replicated_spans ? model.replicated : 0) +
                         (options.world_size > 1 ? model.sharded_over_all : 0);
   const bool sharded = shared > 0;
-  const double in_turns = model.root + 2 * model.block;
   const double trained = model.total - model.frozen;
   const double shared_trained = shared - (owners > 1 ? model.frozen : 0);
-  const double trained_in_turns = in_turns - (model.frozen_root + 2 * model.frozen_block);
   StateBytes bytes;
   const OffloadOptions& offload = options.offload;
   (offload.parameters ? bytes.offloaded : bytes.parameters) +=
@@ -83,17 +94,22 @@ absl::StatusOr<StateBytes> PredictStateBytes(const ModelNumel& model,
       options.strategy == "full_shard" || options.strategy == "hybrid_shard";
   const bool keeps_all = !shares_buffers || !options.reshard_after_forward;
   const bool copies = !options.precision.computes_in_masters() || offload.parameters;
+  const double element = Bytes(options.precision.param_dtype);
+  // Bytes are gathered as they are, and never copied to another type.
+  const double packed = owners > 1 || offload.parameters ? 1 : 0;
   if (sharded || copies) {
     const double after_forward = options.post_forward_shard_size > 0 && sharded
                                      ? (model.total - model.root) / options.post_forward_shard_size
                                      : 0;
+    // A block, the unit nested in it, and the next of them, gathered ahead.
+    const double in_turns =
+        SharedBuffers(element * model.block + packed * model.packed_block_bytes,
+                      element * model.nested + packed * model.packed_nested_bytes,
+                      /*together=*/3);
     bytes.gathered_parameters =
-        Bytes(options.precision.param_dtype) *
-        ((keeps_all ? (copies ? model.total : shared) : in_turns + after_forward) + group_part);
-  }
-  // Bytes are gathered as they are, and never copied to another type.
-  if (owners > 1 || offload.parameters) {
-    bytes.gathered_parameters += keeps_all ? model.packed_bytes : 2 * model.packed_block_bytes;
+        keeps_all ? element * (copies ? model.total : shared) + packed * model.packed_bytes
+                  : element * (model.root + after_forward) + in_turns;
+    bytes.gathered_parameters += element * group_part;
   }
 
   const bool several = options.micro_batches > 1;
@@ -124,23 +140,36 @@ absl::StatusOr<StateBytes> PredictStateBytes(const ModelNumel& model,
     bytes.gradients += Bytes(DType::kFloat32) * own_trained * levels;
   }
   if (sharded || offload.gradients || in_tree) {
+    const double block = model.block - model.frozen_block;
+    const double nested = model.nested - model.frozen_nested;
+    const double in_turns =
+        model.root - model.frozen_root + SharedBuffers(block, nested, /*together=*/2);
+    // If every unit keeps its buffer, a part of some is unused.
+    double unused = 0;
+    if (HaveOneSize(block, nested)) {
+      const double blocks = (model.total - model.root) / (model.block + model.nested);
+      unused = blocks * std::abs(block - nested);
+    }
     bytes.gradients +=
-        gradient * (adds_up_in_full ? (offload.gradients || in_tree ? trained : shared_trained)
-                                    : trained_in_turns);
+        gradient * (adds_up_in_full
+                        ? (offload.gradients || in_tree ? trained : shared_trained) + unused
+                        : in_turns);
   }
 
-  const auto chunk_of = [&](double root, double block) {
-    return std::min(static_cast<double>(offload.chunk_numel), std::max(root, block) / owners);
+  const auto chunk_of = [&](double root, double block, double nested) {
+    return std::min(static_cast<double>(offload.chunk_numel),
+                    std::max({root, block, nested}) / owners);
   };
   const double update = (offload.parameters ? Bytes(options.precision.master_dtype) : 0) +
                         (offload.gradients ? shard_gradient : 0) +
                         (offload.optimizer ? MomentBytes(options.moment_dtype) : 0);
-  bytes.offload_staging =
-      StatePasses::kSlots * update *
-      chunk_of(model.root - model.frozen_root, model.block - model.frozen_block);
+  bytes.offload_staging = StatePasses::kSlots * update *
+                          chunk_of(model.root - model.frozen_root, model.block - model.frozen_block,
+                                   model.nested - model.frozen_nested);
   if (offload.parameters && !options.precision.computes_in_masters()) {
     // Gathers round offloaded shards through staging.
-    bytes.offload_staging += Bytes(DType::kFloat32) * chunk_of(model.root, model.block);
+    bytes.offload_staging +=
+        Bytes(DType::kFloat32) * chunk_of(model.root, model.block, model.nested);
   }
   return bytes;
 }

@@ -35,6 +35,11 @@ struct ModelNumel {
   // and of the largest. The root has none.
   double packed_bytes = 0;
   double packed_block_bytes = 0;
+  // Of a unit that is nested in each block, as a layer's experts are; `block` and so on then count
+  // the rest of the block. 0: none.
+  double nested = 0;
+  double frozen_nested = 0;
+  double packed_nested_bytes = 0;
 };
 
 struct MemoryFormulaOptions {

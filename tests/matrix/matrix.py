@@ -27,11 +27,12 @@ import threading
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "levers"))
 import pairs  # noqa: E402
+from mxfp4 import write_mxfp4  # noqa: E402
 
 # The values of an axis and their flags. The first value is the reference's on the axes that change
 # no result.
 RESULTS = {
-    "model": {name: "--init_from={files}/base/final" for name in ("llama", "qwen3_moe")},
+    "model": {name: "--init_from={files}/base/final" for name in ("llama", "qwen3_moe", "gpt_oss")},
     "objective": {
         "next_token": "",
         "distill top-k": "--objective=distill --teacher_topk={files}/topk",
@@ -58,6 +59,7 @@ RESULTS = {
         "int8": "--base_dtype=int8",
         "nf4": "--base_dtype=nf4",
         "gguf": "--base_dtype=gguf --init_from={files}/base.gguf --tokenizer=byte",
+        "mxfp4": "--base_dtype=mxfp4 --init_from={files}/mxfp4",
     },
     "optimizer": {
         "adamw": "",
@@ -95,14 +97,14 @@ PLACES = {
 }
 AXES = {**RESULTS, **PLACES}
 MEANINGS = {
-    "model": "qwen3_moe: four experts in each layer, two for a token",
+    "model": "qwen3_moe and gpt_oss: four experts in each layer, two for a token",
     "objective": "next_token and distill on prompts and completions; distill from a teacher of "
                  "other weights: its top-k tokens (`--teacher_topk`), or its whole vocabulary "
                  "(`--teacher`) by `--distill_divergence`; the others on preference pairs, ipo "
                  "with `--reference=cached`, dpo and kto with the reference that auto chooses",
-    "adapter": "of rank 4; dropout of 0.2; experts have adapters in lora alone",
+    "adapter": "of rank 4; dropout of 0.2; experts have adapters in lora alone, which gpt_oss exports merged",
     "base": "`--param_dtype` and `--reduce_dtype`, or `--base_dtype` under fp32; gguf: a file in "
-            "Q8_0",
+            "Q8_0; mxfp4: a directory of gpt_oss as published",
     "optimizer": "bf16 and 8-bit: the type of the moments",
     "attention within": "`--attend_within`; auto: examples that share a sequence are documents "
                         "apart",
@@ -115,18 +117,23 @@ MEANINGS = {
               "reference goes on from the cell's",
 }
 PAIRS = ("dpo", "ipo", "simpo", "orpo", "kto", "reward")
-PACKED = ("int8", "nf4", "gguf")
+PACKED = ("int8", "nf4", "gguf", "mxfp4")
 # The refused combinations: the values, a part of the message, and the reason. At most ten.
 REFUSALS = [
     ({"base": PACKED, "adapter": ("none",)}, "weights in few bits are not trained",
      "weights in few bits are not trained, only adapters beside them"),
     ({"base": PACKED, "adapter": ("dora",)}, "DoRA's norms are those of weights in full",
      "DoRA's norms are those of weights in full"),
+    ({"base": ("mxfp4",), "model": ("llama", "qwen3_moe")}, "experts have no quantised weights",
+     "only gpt-oss is published in MXFP4"),
     ({"optimizer": ("muon",), "offload": ("all",)}, "Muon works on state in memory",
      "Muon works on state in memory"),
     ({"optimizer": ("8-bit adamw",), "layout": ("rows",)},
      "8-bit moments share scales in blocks, which rows would divide",
      "8-bit moments share scales in blocks, which rows would divide"),
+    ({"optimizer": ("8-bit adamw",), "model": ("gpt_oss",), "adapter": ("none",), "tensor": ("2",)},
+     "keeps something for each 128 elements",
+     "a tensor rank has two of four attention sinks, and 8-bit moments share scales in blocks of 128"),
     ({"objective": PAIRS, "attention within": ("sequence",)}, "must not attend to each other",
      "the answers of a pair lie in one sequence, and must not attend to each other"),
     ({"objective": ("distill top-k",), "attention within": ("sequence",)},
@@ -204,13 +211,13 @@ def refused_cells():
     cells = []
     for refusal in REFUSALS:
         for values in itertools.product(*refusal[0].values()):
-            cell = {axis: next(iter(AXES[axis])) for axis in AXES}
-            cell["ranks"] = "2"
-            cell.update(zip(refusal[0], values))
-            if refusals(cell) == [refusal]:
-                cells.append(cell)
-            else:
-                sys.exit(f"{cell} meets {refusals(cell)}")
+            cell = {"ranks": "2", **dict(zip(refusal[0], values))}
+            for axis in AXES:
+                # The first value that meets no other refusal.
+                choices = [cell[axis]] if axis in cell else AXES[axis]
+                cell[axis] = next(value for value in choices
+                                  if refusals({**cell, axis: value}) == [refusal])
+            cells.append({axis: cell[axis] for axis in AXES})
     return cells
 
 
@@ -247,9 +254,11 @@ class Runs:
         self._write_models({"model_type": "llama", **shape})
         self._write_models({"model_type": "qwen3_moe", **shape, "moe_intermediate_size": 256,
                             "num_experts": 4, "num_experts_per_tok": 2, "norm_topk_prob": True})
+        self._write_models({"model_type": "gpt_oss", **shape, "num_local_experts": 4,
+                            "num_experts_per_tok": 2, "sliding_window": 16})
 
     def _write_models(self, config):
-        """A model, the same in GGUF, one of other weights, and what that one finds likely."""
+        """A model, the same in GGUF, one with packed experts, one of other weights, and what that one finds likely."""
         files = lambda *names: self._path(config["model_type"], *names)
         os.mkdir(files())
         with open(files("config.json"), "w") as file:
@@ -264,6 +273,10 @@ class Runs:
                    f"--write_topk={files('topk')}")
         self._tool("convert", f"--in={files('base', 'final')}", "--dtype=q8_0",
                    "--vocabulary=none", f"--out={files('base.gguf')}")
+        if config["model_type"] == "gpt_oss":
+            write_mxfp4(files("base", "final"), files("mxfp4"))
+        else:
+            os.symlink(files("base", "final"), files("mxfp4"))
 
     def _tool(self, name, *flags):
         """Runs another program of the build that has the trainer."""
@@ -285,6 +298,8 @@ class Runs:
                      "--batch_size=1", "--deterministic_batch=4", "--lr=0.01", "--warmup_steps=0"]
         for axis, value in cell.items():
             all_flags += AXES[axis][value].format(files=self._path(cell["model"])).split()
+        if cell["model"] == "gpt_oss" and cell["adapter"] == "lora":
+            all_flags.append("--lora_export=merged")  # PEFT has no layer for these experts
         data_ranks = int(cell["ranks"]) // int(cell["tensor"])
         if cell["strategy"] == "hybrid_shard":
             all_flags.append(f"--shard_size={min(2, data_ranks)}")

@@ -3,6 +3,7 @@
 // The planned memory against that of the run: the peak of rank 0 in real steps of real ranks on
 // CPUs, as the allocator counts it.
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
@@ -21,6 +22,7 @@
 #include "zeroth/api/trainer.h"
 #include "zeroth/checkpoint/gguf/gguf_convert.h"
 #include "zeroth/checkpoint/hf_directory.h"
+#include "zeroth/core/base/file/json.h"
 #include "zeroth/core/base/file/temporary_directory.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/local/local.h"
@@ -130,6 +132,16 @@ ModelOptions ModelOptionsOf(const TrainOptions& options) {
   return model;
 }
 
+// Of files, or of a configuration.
+absl::StatusOr<std::unique_ptr<LanguageModel>> BuildModel(const TrainOptions& options) {
+  if (options.base_dtype == BaseDtype::kMxfp4) {
+    ZEROTH_ASSIGN_OR_RETURN(const ModelSource source, ModelSource::Open(options));
+    return source.Build();
+  }
+  ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json config, ConfigOf(options.model));
+  return ModelRegistry::Create(config, ModelOptionsOf(options));
+}
+
 absl::StatusOr<std::unique_ptr<Trainer>> LoadTeacher(Rank& rank, const TrainOptions& options) {
   TrainOptions of_teacher;
   of_teacher.init_from = options.teacher;
@@ -145,9 +157,8 @@ absl::Status RunRank(const TrainOptions& options, Communicator& world, MemorySta
   ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
                           DeviceRegistry::Create("cpu", device_options));
   device->BindThread();
-  ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json config, ConfigOf(options.model));
-  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model,
-                          ModelRegistry::Create(config, ModelOptionsOf(options)));
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, BuildModel(options));
+  const int64_t tokens = std::min<int64_t>(200, model->vocab_size());
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Rank> rank, Rank::Open(world, *device));
   ZEROTH_ASSIGN_OR_RETURN(
       const std::unique_ptr<Trainer> trainer,
@@ -162,8 +173,8 @@ absl::Status RunRank(const TrainOptions& options, Communicator& world, MemorySta
   batch.batch = options.batch_size;
   batch.seq = options.seq_len;
   for (int64_t i = 0; i < batch.batch * batch.seq; ++i) {
-    batch.inputs.push_back(static_cast<int32_t>(i % 200));
-    batch.targets.push_back(static_cast<int32_t>((i + 1) % 200));
+    batch.inputs.push_back(static_cast<int32_t>(i % tokens));
+    batch.targets.push_back(static_cast<int32_t>((i + 1) % tokens));
   }
   const std::vector<Batch> batches(static_cast<size_t>(options.grad_accum), batch);
   for (int step = 0; step < 3; ++step) {
@@ -184,16 +195,15 @@ TrainOptions OptionsOf(const std::string& model, int ranks) {
 }
 
 absl::StatusOr<Plan> PlanOf(const TrainOptions& options) {
-  ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json config, ConfigOf(options.model));
-  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model,
-                          ModelRegistry::Create(config, ModelOptionsOf(options)));
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, BuildModel(options));
   return PlanRun(options, SomeCpu(), std::move(model));
 }
 
-void ExpectAsMeasured(const TrainOptions& options) {
+// The run may differ from what is planned: it has files.
+void ExpectAsMeasured(const TrainOptions& options, const TrainOptions& of_run) {
   MemoryStats measured;
   const absl::Status run = RunLocalRanks(
-      options.world_size, [&](Communicator& world) { return RunRank(options, world, measured); });
+      options.world_size, [&](Communicator& world) { return RunRank(of_run, world, measured); });
   ASSERT_TRUE(run.ok()) << run;
   const absl::StatusOr<Plan> plan = PlanOf(options);
   ASSERT_TRUE(plan.ok()) << plan.status();
@@ -208,6 +218,8 @@ void ExpectAsMeasured(const TrainOptions& options) {
   }
   EXPECT_EQ(sum, plan->memory_peak_bytes);
 }
+
+void ExpectAsMeasured(const TrainOptions& options) { ExpectAsMeasured(options, options); }
 
 class PlanMemoryTest : public testing::TestWithParam<std::tuple<std::string, std::string, int>> {};
 
@@ -250,6 +262,44 @@ TEST(PlanMemoryOfLeversTest, FrozenWeightsInFewBits) {
         }
       }
     }
+  }
+}
+
+TEST(PlanMemoryOfLeversTest, Mxfp4BeforeTheDownload) {
+  const std::string files = "tests/testdata/gpt_oss_experts/mxfp4";
+  const absl::StatusOr<nlohmann::json> published = ReadJsonFile(files + "/config.json");
+  ASSERT_TRUE(published.ok()) << published.status();
+  nlohmann::json config = *published;
+  config.erase("quantization_config");
+  const TemporaryDirectory directory;
+  for (const char* strategy : {"no_shard", "full_shard"}) {
+    TrainOptions options = OptionsOf(directory.Write("config.json", config.dump()), 2);
+    options.strategy = strategy;
+    options.seq_len = 32;
+    options.lora_rank = 4;
+    options.base_dtype = BaseDtype::kMxfp4;
+    TrainOptions of_run = options;
+    of_run.init_from = files;
+    SCOPED_TRACE(strategy);
+    ExpectAsMeasured(options, of_run);
+  }
+}
+
+// The model card of gpt-oss (OpenAI, 2025) has the sizes of its files with one digit.
+TEST(PlanMemoryOfLeversTest, GptOssAsPublished) {
+  for (const auto& [model, gib] : {std::pair("gpt_oss_20b", 12.8), {"gpt_oss_120b", 60.8}}) {
+    TrainOptions options = OptionsOf(model, 1);
+    options.strategy = "no_shard";
+    options.param_dtype = options.master_dtype = DType::kBFloat16;
+    options.lora_rank = 1;
+    options.lora_targets = "q_proj";
+    options.base_dtype = BaseDtype::kMxfp4;
+    const absl::StatusOr<Plan> plan = PlanOf(options);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    const auto parameters =
+        static_cast<double>(plan->memory[static_cast<size_t>(MemoryCategory::kParameters)]);
+    EXPECT_NEAR(parameters / (1 << 30), gib, 0.05) << model;
+    EXPECT_GT(plan->step_seconds, 0);
   }
 }
 

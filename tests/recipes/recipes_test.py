@@ -18,10 +18,13 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "matrix"))
+from mxfp4 import write_mxfp4  # noqa: E402
+
 PLAN = re.compile(r"^# Plan:(.*)\n((?:#   .*\n)*)", re.M)
 PLANNED = ("memory ", "step ")
 # The families of presets, and their tiny models.
-FAMILIES = {"gemma3": "gemma3_tiny", "gpt2": "gpt2_tiny", "llama3": "llama31_tiny", "olmo2": "olmo2_tiny",
+FAMILIES = {"gemma3": "gemma3_tiny", "gpt2": "gpt2_tiny", "gpt_oss": "gpt_oss_tiny", "llama3": "llama31_tiny", "olmo2": "olmo2_tiny",
             "qwen25": "qwen2_tiny", "qwen3": "qwen3_tiny", "qwen3_30b_a3b": "qwen3_moe_tiny"}
 CHATML = ("{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{% endfor %}"
           "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
@@ -144,13 +147,17 @@ def train(trainer, testdata, path, work):
     plan = dict(flag.lstrip("-").split("=", 1) for flag in PLAN.search(recipe).group(1).split())
     changes = smaller(recipe, {"1": 1, "2": 2, "8": 2, "16": 4}[plan.get("world_size", value(recipe, "world_size"))])
     preset = value(recipe, "model") or plan["model"]
-    family = FAMILIES.get(preset) or FAMILIES[re.match(r"gemma3|gpt2|llama3|olmo2|qwen25|qwen3", preset).group()]
+    family = FAMILIES.get(preset) or FAMILIES[re.match(r"gemma3|gpt2|gpt_oss|llama3|olmo2|qwen25|qwen3", preset).group()]
     expected = ["step-00000002", "final/model.safetensors"]
     if value(recipe, "lora_export") == "adapter":
         expected.remove("final/model.safetensors")
     if value(recipe, "init_from"):
         sizes = LARGER if value(recipe, "base_dtype") else {}
-        changes["init_from"] = tiny_model(trainer, testdata, family, os.path.join(folder, "model"), **sizes)
+        model = tiny_model(trainer, testdata, family, os.path.join(folder, "model"), **sizes)
+        if value(recipe, "base_dtype") == "mxfp4":
+            write_mxfp4(model, model + "_mxfp4")
+            model += "_mxfp4"
+        changes["init_from"] = model
         data = value(recipe, "data")
         changes["data"] = data if data in ("chats.jsonl", "pairs.jsonl") else "texts.jsonl"
         pairs(os.path.join(folder, "pairs.jsonl"))
