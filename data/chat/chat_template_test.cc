@@ -750,6 +750,13 @@ TEST(ChatTemplateTest, OpensWhatIsBesideATokenizer) {
   EXPECT_THAT(none.status().message(), HasSubstr("--chat_template"));
   const std::string named = ChatTemplate::Named("chatml", *tokenizer)->jinja();
   EXPECT_EQ(OpenChatTemplate("chatml", dir.path(), *tokenizer)->jinja(), named);
+  EXPECT_THAT(OpenChatTemplate("auto", "", ByteTokenizer()).status().message(),
+              AllOf(HasSubstr("the tokenizer (byte) has no"), HasSubstr("--tokenizer=PATH")));
+  EXPECT_THAT(OpenChatTemplate(dir.File("no.jinja"), "", *tokenizer).status().message(),
+              HasSubstr("--chat_template: cannot open"));
+  EXPECT_THAT(
+      OpenChatTemplate(dir.Write("empty.jinja", ""), dir.path(), *tokenizer).status().message(),
+      HasSubstr("empty.jinja is empty, expected a Jinja template"));
 
   dir.Write("tokenizer_config.json", R"({"chat_template": "{{ '<start_of_turn>' }}"})");
   EXPECT_THAT(OpenChatTemplate("auto", dir.path(), *tokenizer).status().message(),
