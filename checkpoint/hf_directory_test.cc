@@ -2,6 +2,7 @@
 
 #include "zeroth/checkpoint/hf_directory.h"
 
+#include <filesystem>
 #include <string>
 
 #include "absl/status/status.h"
@@ -158,6 +159,12 @@ TEST(HfDirectoryTest, SaysWhatAModelDirectoryIs) {
   EXPECT_THAT(error(dir.Write("file", "x"), absl::StatusCode::kInvalidArgument),
               HasSubstr("not a directory"));
   EXPECT_THAT(error(dir.path(), absl::StatusCode::kNotFound), HasSubstr("has no config.json"));
+  // The directory of a run, whose model lies below.
+  const TemporaryDirectory run;
+  ASSERT_TRUE(std::filesystem::create_directory(run.File("final")));
+  run.Write("final/config.json", "{}");
+  EXPECT_THAT(error(run.path(), absl::StatusCode::kNotFound),
+              HasSubstr("did you mean " + run.File("final") + "?"));
   dir.Write("config.json", "{");
   EXPECT_THAT(error(dir.path(), absl::StatusCode::kInvalidArgument), HasSubstr("bad JSON"));
   dir.Write("config.json", "{}");

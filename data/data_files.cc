@@ -140,11 +140,13 @@ absl::Status AddDirectory(const std::string& directory, std::vector<DataFile>* f
     files->erase(kept, files->end());
   }
   if (files->size() > before) return absl::OkStatus();
-  return absl::NotFoundError(absl::StrCat(
-      directory, ": ", paths.size(),
-      " files, none of which is text, JSON lines, parquet, a NumPy .npy file, an llm.c .bin "
-      "shard or a Megatron-LM .bin with its .idx",
-      first_refusal));
+  return absl::NotFoundError(
+      absl::StrCat(directory, ": ",
+                   paths.empty() ? "no files, expected "
+                                 : absl::StrCat(paths.size(), " files, none of which is "),
+                   "text, JSON lines, parquet, a NumPy .npy file, an llm.c .bin "
+                   "shard or a Megatron-LM .bin with its .idx",
+                   first_refusal));
 }
 
 absl::StatusOr<std::vector<std::string>> MatchPattern(const std::string& pattern) {

@@ -120,7 +120,7 @@ TEST_F(MalformedInputsTest, Text) {
       {"absent.txt", "", "cannot open DIR/absent.txt: No such file or directory"},
       {"*.jsonl", "", "DIR/*.jsonl: matches no file"},
       {"nothing", "",
-       "DIR/nothing: 0 files, none of which is text, JSON lines, parquet, a NumPy .npy file, an "
+       "DIR/nothing: no files, expected text, JSON lines, parquet, a NumPy .npy file, an "
        "llm.c .bin shard or a Megatron-LM .bin with its .idx"},
       {"empty.txt", "",
        "DIR/empty.txt: is empty, expected text, JSON lines or a JSON array of objects (each also "
@@ -212,7 +212,7 @@ TEST_F(MalformedInputsTest, Parquet) {
        "DIR/empty.parquet: is named .parquet, but does not begin with \"PAR1\"; it begins with "
        "\"\"; fetch it again, or give it the name of what it is"},
       {"shards.parquet", "",
-       "DIR/shards.parquet: 0 files, none of which is text, JSON lines, parquet, a NumPy .npy "
+       "DIR/shards.parquet: no files, expected text, JSON lines, parquet, a NumPy .npy "
        "file, an llm.c .bin shard or a Megatron-LM .bin with its .idx"},
       {"magic.parquet", std::string("PAR2, not 1"),
        "DIR/magic.parquet: is named .parquet, but does not begin with \"PAR1\"; it begins with "

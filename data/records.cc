@@ -98,7 +98,8 @@ absl::Status ExpectedPairsError(absl::string_view path, absl::string_view what, 
   }
   return InvalidArgument(path, ": holds ", what,
                          ", but the objective learns from pairs, expected records {\"prompt\": "
-                         "\"...\", \"chosen\": \"...\", \"rejected\": \"...\"}");
+                         "\"...\", \"chosen\": \"...\", \"rejected\": \"...\"}; "
+                         "--objective=kto learns from completions with a \"label\"");
 }
 
 absl::StatusOr<ColumnNames> ColumnNames::Parse(absl::string_view text) {

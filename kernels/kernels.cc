@@ -46,7 +46,7 @@ absl::Status CheckSupport(absl::string_view device_type, const KernelSupport& su
     return lacking("attention = cudnn", "no cuDNN; expected auto or flash");
   }
   if (!options.attention_determinism && !support.cudnn) {
-    return lacking("attention_determinism = off", "deterministic attention alone; leave it out");
+    return lacking("attention_determinism = off", "only deterministic attention; leave it out");
   }
   if (options.allow_slow_kernels && !support.slow_kernels) {
     return lacking("allow_slow_kernels", "no slow kernels; leave it out");

@@ -81,9 +81,9 @@ TEST(KernelRegistryTest, RefusesSlowKernelsWhereThereAreNone) {
 
 TEST(KernelRegistryTest, RefusesToGiveUpDeterminismThatIsFree) {
   const absl::Status status = KernelRegistry::Check("cpu", {.attention_determinism = false});
-  EXPECT_EQ(status, absl::UnimplementedError(
-                        "attention_determinism = off: devices of type 'cpu' have deterministic "
-                        "attention alone; leave it out"));
+  EXPECT_EQ(status,
+            absl::UnimplementedError("attention_determinism = off: devices of type 'cpu' have only "
+                                     "deterministic attention; leave it out"));
 }
 
 TEST(KernelRegistryTest, RefusesAnotherDevicesStream) {

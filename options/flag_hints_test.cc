@@ -19,6 +19,11 @@ TEST(FlagHintsTest, OtherFrameworksNamesAreKnown) {
   EXPECT_EQ(DidYouMean("bf16"), "; did you mean --param_dtype=bf16 --reduce_dtype=bf16?");
 }
 
+// beta1 is spelled more alike, but is another number.
+TEST(FlagHintsTest, TheBetaOfPreferencesIsNotAdamWs) {
+  EXPECT_EQ(DidYouMean("beta"), "; did you mean --preference_beta?");
+}
+
 TEST(FlagHintsTest, TheNearestNamesAreNamed) {
   EXPECT_EQ(DidYouMean("batchsize"), "; did you mean --batch_size?");
   EXPECT_EQ(DidYouMean("batch_szie"), "; did you mean --batch_size?");
@@ -73,7 +78,19 @@ TEST(FlagHintsTest, HintsAreFlags) {
                               "lora_target_modules",
                               "use_ema",
                               "profile",
-                              "limit_all_gathers"}) {
+                              "limit_all_gathers",
+                              "loss_type",
+                              "ref_model",
+                              "label_smoothing",
+                              "optim",
+                              "data_parallel_shard_degree",
+                              "tensor_parallel_degree",
+                              "base_model",
+                              "adapter",
+                              "lora_model_dir",
+                              "train_on_inputs",
+                              "attn_implementation",
+                              "report_to"}) {
     const std::string hint = DidYouMean(foreign);
     const size_t begin = hint.find("--") + 2;
     const std::string name = hint.substr(begin, hint.find_first_of(" =?", begin) - begin);

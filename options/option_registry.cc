@@ -319,9 +319,10 @@ absl::Status ReadConfig(const std::string& path, TrainOptions& options) {
   const toml::parse_result parsed = toml::parse(std::string_view(text), std::string_view(path));
   if (!parsed) {
     const toml::source_position place = parsed.error().source().begin;
-    return InvalidArgument(path, ":", place.line, ":", place.column, ": ",
-                           std::string(parsed.error().description()),
-                           "; expected lines of TOML as steps = 500, each key once");
+    return InvalidArgument(
+        path, ":", place.line, ":", place.column, ": ", std::string(parsed.error().description()),
+        "; expected lines of TOML as steps = 500 or data = \"books\", text in quotes, "
+        "each key once");
   }
   std::vector<std::pair<int64_t, std::string>> wrong;  // by line
   for (const auto& [key, node] : parsed.table()) {

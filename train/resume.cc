@@ -56,8 +56,12 @@ absl::StatusOr<std::vector<std::string>> Candidates(const TrainOptions& options,
   if (!is_auto && ParseCheckpointName(fs::path(named).filename().string()).has_value()) {
     ZEROTH_ASSIGN_OR_RETURN(const bool is_there, PathExists(named));
     if (is_there) return std::vector<std::string>{named};
-    return absl::NotFoundError(
-        absl::StrCat("--resume=", options.resume, ": there is no such checkpoint"));
+    const std::string run = fs::path(named).parent_path().string();
+    ZEROTH_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, ListCheckpoints(run));
+    return absl::NotFoundError(absl::StrCat(
+        "--resume=", options.resume, ": there is no such checkpoint",
+        steps.empty() ? ""
+                      : absl::StrCat("; the newest there is ", CheckpointPath(run, steps.back()))));
   }
   // A checkpoint that the user has renamed.
   ZEROTH_ASSIGN_OR_RETURN(const bool is_checkpoint,
@@ -71,7 +75,7 @@ absl::StatusOr<std::vector<std::string>> Candidates(const TrainOptions& options,
   if (paths.empty() && !is_auto) {
     return absl::NotFoundError(absl::StrCat("--resume=", options.resume,
                                             ": no checkpoint there; expected a directory step-N, "
-                                            "or one that holds such"));
+                                            "or one that holds such; auto takes those of --out"));
   }
   return paths;
 }

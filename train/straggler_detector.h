@@ -31,6 +31,7 @@ struct Straggler {
 class StragglerDetector {
  public:
   static constexpr double kTolerated = 0.02;
+  static constexpr double kNoticed = 1;  // seconds; other programs delay the ranks of any run
 
   explicit StragglerDetector(int ranks) : ranks_(static_cast<size_t>(ranks)) {}
 
@@ -39,7 +40,7 @@ class StragglerDetector {
   // Returns the current period with the largest sum, or nullopt if all ranks are in time.
   std::optional<Straggler> now() const;
   // Returns the worst of all periods so far, each counted up to its largest sum. nullopt if that
-  // sum is below kTolerated of the time of all steps.
+  // sum is at most kTolerated of the time of all steps, or at most kNoticed.
   std::optional<Straggler> worst() const;
 
  private:

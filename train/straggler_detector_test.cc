@@ -42,9 +42,9 @@ TEST(StragglerDetectorTest, TheOneThatWaitsLeastIsLateSinceItDoes) {
 
 TEST(StragglerDetectorTest, APeriodThatIsOverIsRemembered) {
   StragglerDetector ranks(2);
-  for (int step = 1; step <= 3; ++step) ranks.Add(step, {0.0, 0.2}, 1);
-  for (int step = 4; step <= 60; ++step) ranks.Add(step, {0.1, 0.1}, 0.1);
-  ranks.Add(61, {0.3, 0.0}, 1);
+  for (int step = 1; step <= 3; ++step) ranks.Add(step, {0.0, 2.0}, 10);
+  for (int step = 4; step <= 60; ++step) ranks.Add(step, {1.0, 1.0}, 1);
+  ranks.Add(61, {3.0, 0.0}, 10);
   ASSERT_TRUE(ranks.now().has_value());
   EXPECT_EQ(ranks.now()->rank, 1);
   EXPECT_EQ(ranks.now()->since, 61);
@@ -52,7 +52,17 @@ TEST(StragglerDetectorTest, APeriodThatIsOverIsRemembered) {
   EXPECT_EQ(ranks.worst()->rank, 0);
   EXPECT_EQ(ranks.worst()->since, 1);
   EXPECT_EQ(ranks.worst()->until, 3);
-  EXPECT_NEAR(ranks.worst()->mean_seconds, 0.2, 1e-12);
+  EXPECT_NEAR(ranks.worst()->mean_seconds, 2.0, 1e-12);
+}
+
+// Milliseconds are nothing to act on, even if they are most of a short run.
+TEST(StragglerDetectorTest, APeriodCountsFromASecondOn) {
+  StragglerDetector ranks(2);
+  for (int step = 1; step <= 10; ++step) ranks.Add(step, {0.0, 0.05}, 0.06);
+  EXPECT_TRUE(ranks.now().has_value());
+  EXPECT_FALSE(ranks.worst().has_value());
+  for (int step = 11; step <= 30; ++step) ranks.Add(step, {0.0, 0.05}, 0.06);
+  EXPECT_TRUE(ranks.worst().has_value());
 }
 
 TEST(StragglerDetectorTest, AlternatingStragglersAreNotReported) {

@@ -227,6 +227,15 @@ TEST(ChatTemplateTest, ConversationsOtherThanTheirPromptsAreRefused) {
   EXPECT_THAT(chat->Render(kTalk).status().message(),
               AllOf(HasSubstr("writes \"5<|im_start|>system"),
                     HasSubstr("but as a prompt \"<|im_start|>system")));
+  // A prompt that opens the reply of another role would ask what was never trained.
+  const auto other_role = ChatTemplate::FromJinja(
+      R"({% for m in messages %}{{ '<|im_start|>' + m.role + ': ' + m.content + '<|im_end|>' }}{% endfor %}
+{%- if add_generation_prompt %}{{ '<|im_start|>bot: ' }}{% endif %})",
+      *tokenizer);
+  ASSERT_TRUE(other_role.ok()) << other_role.status();
+  EXPECT_THAT(other_role->Render({{"user", "a"}, {"assistant", "b"}}).status().message(),
+              AllOf(HasSubstr("<|im_start|>assistant: b"), HasSubstr("<|im_start|>bot: "),
+                    HasSubstr("cannot be said which tokens are the assistant's")));
 }
 
 // The shapes of other published templates.
@@ -741,6 +750,13 @@ TEST(ChatTemplateTest, OpensWhatIsBesideATokenizer) {
   EXPECT_THAT(none.status().message(), HasSubstr("--chat_template"));
   const std::string named = ChatTemplate::Named("chatml", *tokenizer)->jinja();
   EXPECT_EQ(OpenChatTemplate("chatml", dir.path(), *tokenizer)->jinja(), named);
+  EXPECT_THAT(OpenChatTemplate("auto", "", ByteTokenizer()).status().message(),
+              AllOf(HasSubstr("the tokenizer (byte) has no"), HasSubstr("--tokenizer=PATH")));
+  EXPECT_THAT(OpenChatTemplate(dir.File("no.jinja"), "", *tokenizer).status().message(),
+              HasSubstr("--chat_template: cannot open"));
+  EXPECT_THAT(
+      OpenChatTemplate(dir.Write("empty.jinja", ""), dir.path(), *tokenizer).status().message(),
+      HasSubstr("empty.jinja is empty, expected a Jinja template"));
 
   dir.Write("tokenizer_config.json", R"({"chat_template": "{{ '<start_of_turn>' }}"})");
   EXPECT_THAT(OpenChatTemplate("auto", dir.path(), *tokenizer).status().message(),

@@ -84,8 +84,13 @@ struct LongExamples {
     const std::string hold = absl::StrCat("--seq_len=", longest - 1, " would hold the longest");
     switch (on_long) {
       case OnLong::kTruncate:
-        return absl::StrCat(are, ": ", changed, " are cut there, and ", left_out,
-                            " left out, since nothing before it is learned; ", hold);
+        return absl::StrCat(are, ": ",
+                            left_out == 0 ? "they are cut there"
+                            : changed == 0
+                                ? "they are left out, since nothing before it is learned"
+                                : absl::StrCat(changed, " are cut there, and ", left_out,
+                                               " left out, since nothing before it is learned"),
+                            "; ", hold);
       case OnLong::kSplit:
         return absl::StrCat(are, ": they are split; ", hold);
       case OnLong::kDrop:

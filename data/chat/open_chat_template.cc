@@ -66,11 +66,23 @@ absl::StatusOr<ChatTemplate> OpenChatTemplate(absl::string_view choice,
   if (is_file) {
     constexpr size_t kMaxBytes = size_t{1} << 20;
     found.path = std::string(choice);
-    ZEROTH_ASSIGN_OR_RETURN(found.jinja, ReadFile(found.path, kMaxBytes));
+    absl::StatusOr<std::string> jinja = ReadFile(found.path, kMaxBytes);
+    ZEROTH_RETURN_IF_ERROR_WITH(jinja.status(), "--chat_template");
+    if (jinja->empty()) {
+      return InvalidArgument("--chat_template: ", found.path,
+                             " is empty, expected a Jinja template");
+    }
+    found.jinja = *std::move(jinja);
+  }
+  if (found.jinja.empty() && tokenizer_path.empty()) {
+    return absl::NotFoundError(
+        absl::StrCat("the tokenizer (", tokenizer.name(),
+                     ") has no chat template; name a model that chats by --init_from=PATH, its "
+                     "tokenizer by --tokenizer=PATH, or a template by --chat_template=FILE.jinja"));
   }
   if (found.jinja.empty()) {
     return absl::NotFoundError(absl::StrCat(
-        tokenizer_path.empty() ? "the tokenizer" : tokenizer_path,
+        tokenizer_path,
         " has no chat template, neither a chat_template.jinja nor a \"chat_template\" in a "
         "tokenizer_config.json; name one by --chat_template=chatml, llama3, mistral or a .jinja "
         "file"));

@@ -86,6 +86,12 @@ absl::StatusOr<int32_t> LastSpecial(const Tokenizer& tokenizer, absl::string_vie
   return last;
 }
 
+// Whether a byte is of a letter or a digit; those beyond ASCII count as letters.
+bool IsWord(char c) {
+  const auto byte = static_cast<unsigned char>(c);
+  return absl::ascii_isalnum(byte) || (byte & 0x80) != 0;
+}
+
 // Cuts `common`, the common prefix of two texts, after its last special token, tag or whitespace,
 // so that it ends within a token or a tag of neither. Empty if letters or digits follow that place.
 absl::StatusOr<absl::string_view> CutAtToken(const Tokenizer& tokenizer, absl::string_view common) {
@@ -100,10 +106,7 @@ absl::StatusOr<absl::string_view> CutAtToken(const Tokenizer& tokenizer, absl::s
   const size_t border = common.find_last_of(" \n\t>]");
   const size_t end = std::max(special, border == absl::string_view::npos ? 0 : border + 1);
   const absl::string_view rest = common.substr(end);
-  const bool has_letters = std::any_of(rest.begin(), rest.end(), [](char c) {
-    return absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
-           (static_cast<unsigned char>(c) & 0x80) != 0;
-  });
+  const bool has_letters = std::any_of(rest.begin(), rest.end(), IsWord);
   return has_letters ? absl::string_view() : common.substr(0, end);
 }
 
@@ -223,7 +226,12 @@ absl::Status ChatTemplate::Probe(const ChatTools& tools) {
     if (opens) {
       const absl::string_view opened = absl::string_view(*prompt).substr(closed->size());
       opening = CommonBeginning(opening, opened);
-      if (opening != opened) {
+      const auto writes_word = [&opening](absl::string_view whole) {
+        return opening.size() < whole.size() && IsWord(whole[opening.size()]);
+      };
+      if (writes_word(opened) && writes_word(before)) {
+        opening = "";  // another role, say
+      } else if (opening != opened) {
         ZEROTH_ASSIGN_OR_RETURN(opening, CutAtToken(*tokenizer_, opening));
       }
     } else {

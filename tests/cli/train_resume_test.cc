@@ -455,7 +455,7 @@ TEST(TrainResumeTest, WhatDoesNotFitIsSaid) {
   expect_error(With(Training(Scratch() / "new"), {"--resume=" + (Scratch() / "none").string()}),
                "no checkpoint there");
   expect_error(With(Training(Scratch() / "new"), {"--resume=" + (out / "step-00000005").string()}),
-               "there is no such checkpoint");
+               "there is no such checkpoint; the newest there is ");
   const Flags other = {"--model=gpt2_nano",
                        "--data=tests/testdata/gpt2_tiny/tokens.npy",
                        "--seq_len=32",

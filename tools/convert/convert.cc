@@ -51,7 +51,8 @@ struct Types {
   std::optional<GgufMix> mix;
 };
 
-absl::StatusOr<Types> ParseTypes(const std::string& text) {
+absl::StatusOr<Types> ParseTypes(const std::string& name) {
+  const std::string text = absl::AsciiStrToLower(name);  // llama.cpp writes Q4_K_M
   Types types;
   if (text == "auto") return types;
   if (text == "q8_0" || text == "q4_k_m") {
@@ -61,7 +62,7 @@ absl::StatusOr<Types> ParseTypes(const std::string& text) {
   const absl::StatusOr<DType> dtype = ParseDType(text);
   if (!dtype.ok() || !IsFloatingPoint(*dtype)) {
     return InvalidArgument(
-        "--dtype=", text, ": expected auto, fp32, fp16 or bf16, or for a GGUF file q8_0 or q4_k_m");
+        "--dtype=", name, ": expected auto, fp32, fp16 or bf16, or for a GGUF file q8_0 or q4_k_m");
   }
   types.dtype = *dtype;
   return types;
@@ -257,7 +258,8 @@ absl::StatusOr<HfConvertOptions> DirectoryOptionsOf(const ConvertOptions& option
                                                     const Types& types) {
   if (absl::EndsWith(options.out, ".gguf")) {
     return InvalidArgument("--out=", options.out, ": ", options.in,
-                           " is a file and becomes a directory; expected a name without .gguf");
+                           " is a file and becomes a directory; expected a name without .gguf, "
+                           "and for another GGUF file a second call, with that directory as --in");
   }
   if (options.vocabulary != "auto" || !options.name.empty()) {
     return InvalidArgument(options.vocabulary != "auto" ? "--vocabulary" : "--name",

@@ -159,7 +159,7 @@ TEST(ConvertTest, SaysWhatIsWrongWithTheOptions) {
   options.base = "base";
   EXPECT_THAT(Message(options), HasSubstr("--base=base is for an adapter"));
   EXPECT_THAT(Message(Options(gguf, dir.File("other.gguf"))),
-              HasSubstr("expected a name without .gguf"));
+              HasSubstr("expected a name without .gguf, and for another GGUF file a second call"));
 }
 
 // Writes PEFT's directory of an adapter of rank 3 and alpha 5 for these layers of a model, with
@@ -374,6 +374,13 @@ TEST(ConvertTest, AQuantisedFileSaysWhatItIsMadeOf) {
   // No block divides rows of 60.
   EXPECT_THAT(notes->at(2), HasSubstr(" in F16; vectors are in F32."));
   EXPECT_THAT(notes->back(), HasSubstr("as in llama.cpp, they are F16."));
+  // llama.cpp's spelling.
+  options.dtype = "Q4_K_M";
+  options.out = dir.File("same.gguf");
+  const auto same = Convert(options);
+  ASSERT_TRUE(same.ok()) << same.status();
+  EXPECT_EQ(same->at(2), notes->at(2));
+  options.dtype = "q4_k_m";
   options.out = dir.File("hf");
   EXPECT_THAT(Message(options), HasSubstr("--dtype=q4_k_m is for writing GGUF files"));
 }

@@ -54,14 +54,16 @@ namespace zeroth {
 namespace {
 
 // Returns the model's LikelihoodFunction, which prints progress to stderr every ten seconds.
+// `about` is roughly how many sequences there will be; 0: unknown.
 std::function<absl::StatusOr<double>(absl::Span<const int32_t>, int64_t)> LikelihoodOf(
-    LoadedModel& loaded) {
-  return [&loaded, sequences = int64_t{0}, said = absl::Now()](absl::Span<const int32_t> tokens,
-                                                               int64_t from) mutable {
+    LoadedModel& loaded, int64_t about = 0) {
+  const std::string of = about > 0 ? absl::StrFormat(" of about %d", about) : "";
+  return [&loaded, of, sequences = int64_t{0}, said = absl::Now()](absl::Span<const int32_t> tokens,
+                                                                   int64_t from) mutable {
     ++sequences;
     if (absl::Now() - said >= absl::Seconds(10)) {
       said = absl::Now();
-      absl::FPrintF(stderr, "%d sequences\n", sequences);
+      absl::FPrintF(stderr, "%d%s sequences\n", sequences, of);
     }
     return loaded.NegativeLogLikelihood(tokens, from);
   };
@@ -118,11 +120,12 @@ absl::Status PrintTopK(LoadedModel& loaded, const Tokenizer* tokenizer, const st
   if (tokenizer != nullptr) options.loader.end_of_text = tokenizer->end_of_text();
   absl::Time said = absl::Now();
   int64_t sequences = 0;
+  const int64_t about = data->tokens() / std::max<int64_t>(1, options.loader.seq_len);
   const auto logits = [&](const Batch& batch) {
     ++sequences;
     if (absl::Now() - said >= absl::Seconds(10)) {
       said = absl::Now();
-      absl::FPrintF(stderr, "%d sequences\n", sequences);
+      absl::FPrintF(stderr, "%d of about %d sequences\n", sequences, about);
     }
     return loaded.Logits(batch);
   };
@@ -145,7 +148,8 @@ absl::Status PrintPerplexity(LoadedModel& loaded, const Tokenizer* tokenizer,
   if (windows.length == 0) windows.length = loaded.model().max_seq_len();
   windows.stride = absl::GetFlag(FLAGS_stride);
   if (windows.stride == 0) windows.stride = std::max<int64_t>(1, windows.length / 2);
-  const auto likelihood = LikelihoodOf(loaded);
+  // MeasurePerplexity refuses a stride below 1.
+  const auto likelihood = LikelihoodOf(loaded, data->size() / std::max<int64_t>(1, windows.stride));
   ZEROTH_ASSIGN_OR_RETURN(const Perplexity found, MeasurePerplexity(*data, windows, likelihood));
   json["perplexity"] = std::exp(found.mean);
   json["mean_loss"] = found.mean;

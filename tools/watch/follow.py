@@ -384,6 +384,8 @@ def main():
         tracker = attempt("starting --to=" + arguments.to, TRACKERS[arguments.to], folder, arguments)
         state_file = None if arguments.to == "prometheus" else os.path.join(folder, "follow.%s.json" % arguments.to)
         follower = Follower(folder, tracker, state_file)
+        if not os.path.exists(os.path.join(folder, METRICS)):
+            say("waits for a run in %s; name its --out if that is another folder" % folder)
         try:
             return follower.follow(arguments.every)
         finally:
