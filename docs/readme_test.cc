@@ -50,6 +50,8 @@ TEST(WritingAModelTest, ShowsTheCodeThatIsCompiled) {
   ExpectShown(page, "examples/write_model.cc", "docs: model", "// -----");
   ExpectShown(page, "examples/write_model.cc", "docs: train", "  // -----");
   ExpectShown(page, "nn/olmo2/olmo2.cc", "namespace {\n", "\n}  // namespace");
+  ExpectShown(page, "examples/own_parts/my_model.cc", "  Linear* linear_;\n};\n",
+              "\n// What the trainer asks of a model.");
   ExpectShown(page, "examples/own_parts/my_model.cc", "// What the trainer asks of a model.",
               "\n}  // namespace");
 }

@@ -10,11 +10,14 @@
 
 namespace zeroth {
 
-// The factors of a model's logits, cap(hidden * weight^T).
+class LogitTransform;
+
+// The inputs of a model's logits, which are hidden * weight^T after TransformLogits.
 struct HeadInputs {
   Tensor hidden;        // [batch, seq, dim], of all rows
   Tensor weight;        // [vocab, dim], or this tensor rank's part of the vocabulary
   float logit_cap = 0;  // LanguageModel::LogitCap
+  const LogitTransform* transform = nullptr;  // LanguageModel::logit_transform; outlives the call
 };
 
 // A teacher's distributions for a micro-batch (Context::UseDistillation): its likeliest tokens

@@ -19,6 +19,7 @@
 #include "zeroth/core/base/file/json.h"
 #include "zeroth/core/base/philox.h"
 #include "zeroth/nn/ops/embedding.h"
+#include "zeroth/nn/testing/capped_by_transform.h"
 #include "zeroth/nn/testing/gradient_check.h"
 
 namespace zeroth {
@@ -27,13 +28,14 @@ namespace {
 // A family's tiny model with random values, norms and biases included.
 class TinyModel {
  public:
-  explicit TinyModel(const std::string& name, int64_t positions = 0) {
+  explicit TinyModel(const std::string& name, int64_t positions = 0,
+                     const ModelRegistry::Factory& build = ModelRegistry::Create) {
     nlohmann::json config =
         ReadJsonFile(absl::StrCat("tests/testdata/", name, "/config.json")).value();
     const char* const key =
         config.contains("n_positions") ? "n_positions" : "max_position_embeddings";
     if (positions > 0) config[key] = positions;
-    Own(ModelRegistry::Create(config).value());
+    Own(build(config, {}).value());
   }
   explicit TinyModel(std::unique_ptr<LanguageModel> model) { Own(std::move(model)); }
 
@@ -52,6 +54,19 @@ class TinyModel {
     const absl::StatusOr<Tensor> logits = Logits(tokens, from, cache);
     EXPECT_TRUE(logits.ok()) << logits.status();
     return logits.ok() ? logits->ToHost<float>().value() : std::vector<float>();
+  }
+  // The transform of the model as a teacher.
+  const LogitTransform* HeadTransform() {
+    const Tensor token =
+        Tensor::FromHost<int32_t>(*bench_.device, Shape({1, 1}), {1}, MemoryCategory::kActivations)
+            .value();
+    const LogitTransform* transform = nullptr;
+    const auto keep = [&](const HeadInputs& head) {
+      transform = head.transform;
+      return absl::OkStatus();
+    };
+    EXPECT_TRUE(model_->WithHeadInputs(*bench_.context, token, keep).ok());
+    return transform;
   }
   std::vector<int32_t> RandomTokens(size_t count) const {
     const CounterRng rng(3, "tokens");
@@ -286,6 +301,18 @@ TEST(GenerateWithoutCacheTest, EachTokenComputesTheWholeContext) {
                });
   ASSERT_TRUE(generated.ok()) << generated.status();
   EXPECT_EQ(computed, (std::vector<size_t>{5, 6, 7, 8, 8}));
+}
+
+TEST(TransformedLogitsTest, HaveTheBitsOfTheSameCap) {
+  TinyModel capped("gemma2_tiny");
+  TinyModel transformed("gemma2_tiny", /*positions=*/0, testing::CapByTransform);
+  const std::vector<int32_t> tokens = capped.RandomTokens(9);
+  const std::vector<float> logits = capped.LogitsOf(tokens);
+  EXPECT_EQ(transformed.LogitsOf(tokens), logits);
+  KeyValueCache cache(9);
+  EXPECT_EQ(transformed.LogitsOf(tokens, 0, &cache), logits);
+  EXPECT_EQ(capped.HeadTransform(), nullptr);
+  EXPECT_NE(transformed.HeadTransform(), nullptr);
 }
 
 TEST(GenerateErrorsTest, SaysWhatIsWrong) {

@@ -104,8 +104,8 @@ absl::StatusOr<Value> LanguageModel::CrossEntropy(Context& context, const Tensor
                                                   const Tensor& targets) {
   ZEROTH_ASSIGN_OR_RETURN(const Value hidden, Hidden(context, tokens));
   if (scores()) return ScoreLossOp(context, hidden, head(), targets);
-  if (IsDivided(head()) || context.distillation() != nullptr) {
-    return DividedCrossEntropyOp(context, hidden, head(), targets, LogitCap());
+  if (IsDivided(head()) || context.distillation() != nullptr || logit_transform() != nullptr) {
+    return DividedCrossEntropyOp(context, hidden, head(), targets, LogitCap(), logit_transform());
   }
   return LinearCrossEntropyOp(context, hidden, head(), targets, LogitCap());
 }
@@ -144,11 +144,7 @@ absl::StatusOr<Tensor> LanguageModel::Logits(Context& context, const Tensor& tok
       ZEROTH_RETURN_IF_ERROR(kernels::Gemm(
           context.kernels(), {.a = asked, .b = weight, .c = logits, .transpose_b = true}));
     }
-    if (LogitCap() > 0) {
-      ZEROTH_RETURN_IF_ERROR(kernels::Basic(
-          context.kernels(),
-          {.op = BasicOp::kSoftCap, .a = logits, .out = logits, .scalar = LogitCap()}));
-    }
+    ZEROTH_RETURN_IF_ERROR(TransformLogits(context, logits, LogitCap(), logit_transform()));
     return logits;
   });
   if (result.ok() && cache != nullptr) cache->Grow(tokens.dim(1));
@@ -166,7 +162,7 @@ absl::Status LanguageModel::WithHeadInputs(Context& context, const Tensor& token
   return Hooked(context, [&]() -> absl::Status {
     ZEROTH_ASSIGN_OR_RETURN(const Value hidden, Hidden(context, tokens));
     ZEROTH_ASSIGN_OR_RETURN(const Tensor weight, FullValues(head()));
-    return use({hidden.data, weight, LogitCap()});
+    return use({hidden.data, weight, LogitCap(), logit_transform()});
   });
 }
 

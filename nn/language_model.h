@@ -17,6 +17,7 @@
 #include "zeroth/nn/key_value_cache.h"
 #include "zeroth/nn/layers/lora_linear.h"
 #include "zeroth/nn/layers/router_options.h"
+#include "zeroth/nn/logit_transform.h"
 #include "zeroth/nn/module.h"
 #include "zeroth/nn/tensor_division.h"
 
@@ -97,6 +98,10 @@ class LanguageModel : public Module {
   virtual Parameter& head() = 0;
   // Above 0: a logit x becomes LogitCap() * tanh(x / LogitCap()), in the loss too.
   virtual float LogitCap() const { return 0; }
+  // Not null: transforms the logits, in the loss too, and excludes LogitCap. It lives as long as
+  // the model. The loss is then not the fused one, and keeps one more chunk of fp32 logits for its
+  // gradients. Ignored with scores(), whose head has no logits.
+  virtual const LogitTransform* logit_transform() const { return nullptr; }
   // The number of weights that every token is multiplied with, the head's included.
   virtual int64_t MatmulWeights() const = 0;
   // The same for operations of linear attention between activations: a matmul of a token's vector

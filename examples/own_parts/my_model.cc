@@ -2,7 +2,7 @@
 //
 // A model that predicts from the last token only: an embedding, one hidden layer and a head. Its
 // config.json:
-// {"model_type": "bigram", "vocab_size": 257, "hidden_size": 64}.
+// {"model_type": "bigram", "vocab_size": 257, "hidden_size": 64, "logit_scale": 2}.
 
 #include <memory>
 #include <string>
@@ -10,9 +10,11 @@
 #include "nlohmann/json.hpp"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/basic/basic.h"
 #include "zeroth/nn/language_model.h"
 #include "zeroth/nn/layers/linear.h"
 #include "zeroth/nn/layers/lora_linear.h"
+#include "zeroth/nn/logit_transform.h"
 #include "zeroth/nn/ops/embedding.h"
 
 namespace {
@@ -36,11 +38,26 @@ class Block : public Module {
   Linear* linear_;
 };
 
+// Multiplies the logits, in fp32.
+struct LogitScale : LogitTransform {
+  absl::Status Forward(Context& context, const Tensor& logits) const override {
+    return kernels::Basic(context.kernels(),
+                          {.op = BasicOp::kScale, .a = logits, .out = logits, .scalar = scale});
+  }
+  absl::Status Backward(Context& context, const Tensor& /*logits*/,
+                        const Tensor& gradients) const override {
+    return Forward(context, gradients);
+  }
+
+  float scale = 1;
+};
+
 // What the trainer asks of a model.
 class Bigram : public LanguageModel {
  public:
-  Bigram(int64_t vocab, int64_t dim, const LoraOptions& lora)
+  Bigram(int64_t vocab, int64_t dim, float logit_scale, const LoraOptions& lora)
       : LanguageModel(""), vocab_(vocab), dim_(dim) {
+    scale_.scale = logit_scale;
     embedding_ = AddParameter("embedding.weight", Shape({vocab, dim}), Initializer::Normal(0.3f));
     block_ = AddChild(std::make_unique<Block>("block", dim, lora));
     head_ = AddParameter("head.weight", Shape({vocab, dim}), Initializer::Normal(0.1f));
@@ -49,7 +66,10 @@ class Bigram : public LanguageModel {
   int64_t vocab_size() const override { return vocab_; }
   int64_t max_seq_len() const override { return int64_t{1} << 20; }
   nlohmann::json HfConfig() const override {
-    return {{"model_type", "bigram"}, {"vocab_size", vocab_}, {"hidden_size", dim_}};
+    return {{"model_type", "bigram"},
+            {"vocab_size", vocab_},
+            {"hidden_size", dim_},
+            {"logit_scale", scale_.scale}};
   }
 
  protected:
@@ -58,12 +78,16 @@ class Bigram : public LanguageModel {
     return block_->Forward(context, x);
   }
   Parameter& head() override { return *head_; }
+  const LogitTransform* logit_transform() const override {
+    return scale_.scale == 1 ? nullptr : &scale_;
+  }
   int64_t MatmulWeights() const override { return (dim_ + vocab_) * dim_; }
   int64_t AttentionWidth() const override { return 0; }
 
  private:
   int64_t vocab_;
   int64_t dim_;
+  LogitScale scale_;
   Parameter* embedding_;
   Block* block_;
   Parameter* head_;
@@ -77,11 +101,12 @@ absl::StatusOr<std::unique_ptr<LanguageModel>> Create(const nlohmann::json& conf
     return absl::InvalidArgumentError(
         "bigram: vocab_size and hidden_size are missing, expected numbers of at least 1");
   }
-  return std::make_unique<Bigram>(vocab, dim, options.lora);
+  return std::make_unique<Bigram>(vocab, dim, config.value("logit_scale", 1.0f), options.lora);
 }
 
 const ModelRegistration registration(
     "bigram", Create,
-    {{"my_bigram", R"({"model_type": "bigram", "vocab_size": 257, "hidden_size": 64})"}});
+    {{"my_bigram",
+      R"({"model_type": "bigram", "vocab_size": 257, "hidden_size": 64, "logit_scale": 2})"}});
 
 }  // namespace

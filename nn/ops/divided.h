@@ -19,6 +19,8 @@
 
 namespace zeroth {
 
+class LogitTransform;
+
 // Returns the ranks among which `parameter` is divided. FailedPrecondition if the context has none.
 absl::StatusOr<TensorRanks*> RanksOf(Context& context, const Parameter& parameter);
 
@@ -73,12 +75,14 @@ absl::StatusOr<GradientPlace> TakeGradientPlace(Context& context, Parameter& par
 absl::Status FinishGradient(Context& context, const Parameter& parameter,
                             const GradientPlace& place);
 
-// LinearCrossEntropyOp for a `weight` divided by vocabulary, or with Context::distillation(),
-// divided or not. Ranks exchange a few numbers per row; each holds the logits of its part for one
-// chunk of rows at a time.
+// LinearCrossEntropyOp for a `weight` divided by vocabulary, and, divided or not, with
+// Context::distillation() or with a transform of the logits instead of a cap. Ranks exchange a few
+// numbers per row; each holds the logits of its part for one chunk of rows at a time, and a
+// transform's arguments beside its results.
 absl::StatusOr<Value> DividedCrossEntropyOp(Context& context, const Value& hidden,
                                             Parameter& weight, const Tensor& targets,
-                                            float logit_cap = 0);
+                                            float logit_cap = 0,
+                                            const LogitTransform* transform = nullptr);
 
 // Returns the logits, fp32 [rows, vocab], of hidden [rows, dim], the same on every rank.
 absl::StatusOr<Tensor> DividedLogits(Context& context, const Tensor& hidden,

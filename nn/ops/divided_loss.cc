@@ -12,6 +12,7 @@
 #include "zeroth/kernels/gemm/gemm.h"
 #include "zeroth/kernels/vocabulary/vocabulary.h"
 #include "zeroth/nn/distillation.h"
+#include "zeroth/nn/logit_transform.h"
 #include "zeroth/nn/objective.h"
 #include "zeroth/nn/ops/divided.h"
 
@@ -23,12 +24,13 @@ class DividedLoss {
  public:
   // `ranks` is null for a weight that is not divided.
   DividedLoss(Context& context, TensorRanks* ranks, const Tensor& hidden, Parameter& weight,
-              float logit_cap)
+              float logit_cap, const LogitTransform* transform)
       : context_(context),
         ranks_(ranks),
         hidden_(hidden.Reshape(Shape({hidden.numel() / hidden.dim(-1), hidden.dim(-1)}))),
         weight_(weight),
         logit_cap_(logit_cap),
+        transform_(transform),
         vocab_(weight.global_shape().dim(0)),
         first_(BeginOfShare(vocab_, index(), size())) {}
 
@@ -53,8 +55,8 @@ class DividedLoss {
   absl::Status Chunks();
   absl::StatusOr<Tensor> ComputeObjective(TokenObjective& objective, const Tensor& targets);
   absl::Status Chunk(int64_t begin, int64_t count);
-  // Returns the logits of this rank's part of the vocabulary, of `hidden` [count, _].
-  absl::StatusOr<Tensor> Logits(const Tensor& hidden, const Tensor& weight, float cap);
+  // Returns this rank's part of the logits of `head`, and in `before` those before a transform.
+  absl::StatusOr<Tensor> Logits(const HeadInputs& head, Tensor* before = nullptr);
   // True if the teacher's logits are computed beside the student's.
   bool HasWholeTeacher() const {
     return context_.distillation() != nullptr && !context_.distillation()->ids.defined();
@@ -93,8 +95,7 @@ class DividedLoss {
   absl::Status ChunkGradients(const Tensor& hidden, const Tensor& dlogits, int64_t begin);
   absl::Status StoreWeightGradient();
   bool SumsInSlot() const { return padding_ == 0 && slot_.tensor.dtype() == DType::kFloat32; }
-  // Returns the first column, within this rank's part, and the number of columns of one of its
-  // pieces.
+  // Returns a piece's first column, within this rank's part, and its number of columns.
   std::pair<int64_t, int64_t> Piece(int piece) const {
     const int64_t of_all = int64_t{pieces()} * size();
     const int64_t of_rank = int64_t{index()} * pieces() + piece;
@@ -111,7 +112,8 @@ class DividedLoss {
   TensorRanks* const ranks_;
   const Tensor hidden_;
   Parameter& weight_;
-  const float logit_cap_;  // 0: none
+  const float logit_cap_;                  // 0: none
+  const LogitTransform* const transform_;  // null: none
   const int64_t vocab_;
   const int64_t first_;
   int64_t chunk_rows_ = 0;
@@ -130,9 +132,10 @@ class DividedLoss {
 };
 
 absl::Status DividedLoss::Prepare() {
-  ZEROTH_ASSIGN_OR_RETURN(const DividedLossPlan plan,
-                          kernels::PlanDividedLoss(context_.kernels(), rows(), dim(), vocab_,
-                                                   HasWholeTeacher() ? 2 : 1));
+  ZEROTH_ASSIGN_OR_RETURN(
+      const DividedLossPlan plan,
+      kernels::PlanDividedLoss(context_.kernels(), rows(), dim(), vocab_,
+                               1 + HasWholeTeacher() + (transform_ != nullptr)));
   chunk_rows_ = plan.chunk_rows;
   ZEROTH_ASSIGN_OR_RETURN(values_, FullValues(weight_));
   // Several pieces would need padding between them, which targets do not count. A teacher's head is
@@ -211,22 +214,22 @@ absl::Status DividedLoss::PrepareGradients() {
   return slot_.accumulate ? Pad(slot_.tensor, weight_sum_) : absl::OkStatus();
 }
 
-absl::StatusOr<Tensor> DividedLoss::Logits(const Tensor& hidden, const Tensor& weight, float cap) {
-  const int64_t dim = hidden.dim(1);
+absl::StatusOr<Tensor> DividedLoss::Logits(const HeadInputs& head, Tensor* before) {
+  const int64_t dim = head.hidden.dim(1);
   ZEROTH_ASSIGN_OR_RETURN(const Tensor logits,
-                          context_.Empty(Shape({hidden.dim(0), width()}), DType::kFloat32));
+                          context_.Empty(Shape({head.hidden.dim(0), width()}), DType::kFloat32));
   for (int i = 0; i < pieces(); ++i) {
     const auto [first, columns] = PaddedPiece(i);
-    ZEROTH_RETURN_IF_ERROR(
-        kernels::Gemm(context_.kernels(), {.a = hidden,
-                                           .b = weight.View(first * dim, Shape({columns, dim})),
-                                           .c = Matrix(logits).Columns(first, columns),
-                                           .transpose_b = true}));
+    ZEROTH_RETURN_IF_ERROR(kernels::Gemm(context_.kernels(),
+                                         {.a = head.hidden,
+                                          .b = head.weight.View(first * dim, Shape({columns, dim})),
+                                          .c = Matrix(logits).Columns(first, columns),
+                                          .transpose_b = true}));
   }
-  if (cap > 0) {
-    ZEROTH_RETURN_IF_ERROR(kernels::Basic(
-        context_.kernels(), {.op = BasicOp::kSoftCap, .a = logits, .out = logits, .scalar = cap}));
+  if (before != nullptr && head.transform != nullptr) {
+    ZEROTH_ASSIGN_OR_RETURN(*before, CopyOf(context_, logits));
   }
+  ZEROTH_RETURN_IF_ERROR(TransformLogits(context_, logits, head.logit_cap, head.transform));
   return logits;
 }
 
@@ -235,25 +238,31 @@ absl::Status DividedLoss::Chunk(int64_t begin, int64_t count) {
   ChunkLogits chunk;
   chunk.begin = begin;
   chunk.targets = local_targets_.View(begin, Shape({count}));
-  absl::StatusOr<Tensor> logits = Logits(hidden, values_, logit_cap_);
+  Tensor before;  // the student's logits before its transform, if gradients need them
+  absl::StatusOr<Tensor> logits =
+      Logits({hidden, values_, logit_cap_, transform_}, dhidden_.defined() ? &before : nullptr);
   ZEROTH_RETURN_IF_ERROR_WITH(logits.status(), weight_.name());
   chunk.student = *std::move(logits);
   if (HasWholeTeacher()) {
-    const HeadInputs& teacher = context_.distillation()->teacher;
+    HeadInputs teacher = context_.distillation()->teacher;
     const int64_t width = teacher.hidden.dim(-1);
-    logits = Logits(teacher.hidden.View(begin * width, Shape({count, width})), teacher.weight,
-                    teacher.logit_cap);
+    teacher.hidden = teacher.hidden.View(begin * width, Shape({count, width}));
+    logits = Logits(teacher);
     ZEROTH_RETURN_IF_ERROR_WITH(logits.status(), "the teacher's logits");
     chunk.teacher = *std::move(logits);
   }
   ZEROTH_ASSIGN_OR_RETURN(const Tensor statistics, Statistics(chunk));
   Tensor dlogits;
-  if (dhidden_.defined() && hidden.dtype() == DType::kFloat32) {
+  if (before.defined() || (dhidden_.defined() && hidden.dtype() == DType::kFloat32)) {
     dlogits = chunk.student;
   } else if (dhidden_.defined()) {
     ZEROTH_ASSIGN_OR_RETURN(dlogits, context_.Empty(chunk.student.shape(), hidden.dtype()));
   }
   ZEROTH_RETURN_IF_ERROR(Losses(chunk, statistics, dlogits));
+  if (before.defined()) {
+    ZEROTH_RETURN_IF_ERROR(transform_->Backward(context_, std::exchange(before, {}), dlogits));
+    ZEROTH_ASSIGN_OR_RETURN(dlogits, CastTo(context_, dlogits, hidden.dtype()));
+  }
   return dhidden_.defined() ? ChunkGradients(hidden, dlogits, begin) : absl::OkStatus();
 }
 
@@ -268,18 +277,13 @@ absl::Status DividedLoss::PieceStatistics(const ChunkLogits& chunk, int piece,
                                           const Tensor& place) {
   Kernels& kernels = context_.kernels();
   const auto [first, columns] = Piece(piece);
+  const SoftmaxStatisticsArgs args = {chunk.student, first, columns, chunk.targets, place};
+  const Distillation* const teacher = context_.distillation();
+  if (teacher == nullptr) return kernels::SoftmaxStatistics(kernels, args);
   if (HasWholeTeacher()) {
-    return kernels::DivergenceStatistics(kernels,
-                                         {{chunk.student, first, columns, chunk.targets, place},
-                                          context_.distillation()->options,
-                                          chunk.teacher});
+    return kernels::DivergenceStatistics(kernels, {args, teacher->options, chunk.teacher});
   }
-  if (context_.distillation() != nullptr) {
-    return kernels::DistillStatistics(kernels,
-                                      {{chunk.student, first, columns, chunk.targets, place},
-                                       TeacherOf(chunk.begin, chunk.student.dim(0))});
-  }
-  return kernels::SoftmaxStatistics(kernels, {chunk.student, first, columns, chunk.targets, place});
+  return kernels::DistillStatistics(kernels, {args, TeacherOf(chunk.begin, chunk.student.dim(0))});
 }
 
 absl::StatusOr<Tensor> DividedLoss::Statistics(const ChunkLogits& chunk) {
@@ -358,7 +362,7 @@ absl::Status DividedLoss::StoreWeightGradient() {
 
 absl::StatusOr<Value> DividedCrossEntropyOp(Context& context, const Value& hidden,
                                             Parameter& weight, const Tensor& targets,
-                                            float logit_cap) {
+                                            float logit_cap, const LogitTransform* transform) {
   const Distillation* const teacher = context.distillation();
   TensorRanks* ranks = nullptr;
   Tensor all = hidden.data;
@@ -376,7 +380,7 @@ absl::StatusOr<Value> DividedCrossEntropyOp(Context& context, const Value& hidde
         "loss: the context has both an objective and a teacher; expected one of them");
   }
   if (teacher != nullptr) ZEROTH_RETURN_IF_ERROR(ExpectTeacher(*teacher, all, weight));
-  DividedLoss divided(context, ranks, all, weight, logit_cap);
+  DividedLoss divided(context, ranks, all, weight, logit_cap, transform);
   ZEROTH_ASSIGN_OR_RETURN(Tensor mean, divided.Compute(targets));
   Value loss = context.MakeEnd(std::move(mean));
   if (loss.node == nullptr || hidden.node == nullptr) return loss;

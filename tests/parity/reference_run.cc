@@ -194,8 +194,9 @@ absl::Status TrainRank(const RunSetup& setup, const nlohmann::json& expected, Co
   device->BindThread();
   ZEROTH_ASSIGN_OR_RETURN(const HfDirectory directory,
                           HfDirectory::Open(absl::StrCat("tests/testdata/", setup.model)));
-  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model,
-                          ModelRegistry::Create(directory.config().json()));
+  nlohmann::json config = directory.config().json();
+  if (!setup.model_type.empty()) config["model_type"] = setup.model_type;
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, ModelRegistry::Create(config));
   DataOptions data_options;
   data_options.vocab_size = static_cast<int32_t>(model->vocab_size());
   ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<const TokenSource> tokens,
@@ -263,6 +264,7 @@ std::string RunSetup::ToString() const {
   std::string text = absl::StrCat(model, "_", strategy, "_world", world_size);
   if (shard_size > 0) absl::StrAppend(&text, "_shard", shard_size);
   // Records are kept by this name: whatever changes a run must be in it.
+  if (!model_type.empty()) absl::StrAppend(&text, "_as_", model_type);
   if (tensor.size > 1) absl::StrAppend(&text, "_tensor", tensor.size);
   if (tensor.deterministic > 0) absl::StrAppend(&text, "_pieces", tensor.deterministic);
   if (tensor.sequence) absl::StrAppend(&text, "_sequence");

@@ -44,7 +44,8 @@ absl::StatusOr<TrainingRecord> LoadReference(const std::string& model,
 absl::StatusOr<NamedIndices> LoadSensitive(const std::string& model);
 
 struct RunSetup {
-  std::string model;  // a folder of tests/testdata
+  std::string model;       // a folder of tests/testdata
+  std::string model_type;  // empty: that of the folder's config.json
   std::string strategy;
   std::string device = "cpu";
   MixedPrecision precision;

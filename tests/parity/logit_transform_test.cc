@@ -1,0 +1,102 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Gemma 2 with its cap of logits made by a LogitTransform, against the reference run in float64,
+// and under all strategies and tensor ranks bit for bit.
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+#include "zeroth/core/base/dtype.h"
+#include "zeroth/nn/language_model.h"
+#include "zeroth/nn/testing/capped_by_transform.h"
+#include "zeroth/tests/parity/comparison.h"
+#include "zeroth/tests/parity/reference_run.h"
+
+namespace zeroth {
+namespace {
+
+constexpr char kModel[] = "gemma2_tiny";
+constexpr char kModelType[] = "gemma2_by_transform";
+
+const ModelRegistration registration(kModelType, testing::CapByTransform);
+
+// The strategies of SetupsFor whose groups fit into the data-parallel ranks.
+std::vector<RunSetup> Setups(int world_size, int tensor_size) {
+  std::vector<RunSetup> setups = SetupsFor(kModel, world_size / tensor_size);
+  for (RunSetup& setup : setups) {
+    setup.model_type = kModelType;
+    setup.world_size = world_size;
+    setup.tensor.size = tensor_size;
+  }
+  return setups;
+}
+
+using LogitTransformTest = OnTestDevice;
+
+TEST_F(LogitTransformTest, MeetsTheReference) {
+  const absl::StatusOr<TrainingRecord> reference = LoadReference(kModel);
+  ASSERT_TRUE(reference.ok()) << reference.status();
+  std::vector<RunSetup> setups = {Setups(1, 1).front(), Setups(2, 1).back(), Setups(4, 2).back()};
+  setups.push_back(setups.back());
+  setups.back().tensor.sequence = true;
+  for (const RunSetup& setup : setups) {
+    SCOPED_TRACE(setup.ToString());
+    const TrainingRecord record = Record(setup);
+    ASSERT_EQ(record.losses.size(), reference->losses.size());
+    for (size_t step = 0; step < record.losses.size(); ++step) {
+      EXPECT_LE(Relative(record.losses[step], reference->losses[step]),
+                step == 0 ? kFirstLossTolerance : kLossTolerance)
+          << "loss of step " << step;
+    }
+    ExpectClose(record.first_gradients, reference->first_gradients, kGradientTolerance, "gradient");
+    ExpectFinalWeightsClose(kModel, record.final_weights, reference->final_weights);
+  }
+}
+
+TEST_F(LogitTransformTest, StrategiesGiveTheSameBits) {
+  for (const int tensor_size : {1, 2}) {
+    const std::vector<RunSetup> setups = Setups(4, tensor_size);
+    for (size_t i = 1; i < setups.size(); ++i) {
+      SCOPED_TRACE(setups[i].ToString());
+      ExpectSameBits(Record(setups.front()), Record(setups[i]));
+    }
+  }
+}
+
+TEST_F(LogitTransformTest, DeterministicPiecesGiveTheSameBits) {
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    RunSetup one = Setups(2, 1).front();
+    one.precision.param_dtype = dtype;
+    one.steps = 6;
+    one.tensor.deterministic = 4;
+    one.bits_of_any_team = true;
+    RunSetup two = one;
+    two.world_size = 4;
+    two.tensor.size = 2;
+    two.strategy = "full_shard";
+    SCOPED_TRACE(two.ToString());
+    ExpectSameBits(Record(one), Record(two));
+  }
+}
+
+// As close to the reference as tensor_parallel_test expects of Gemma 2.
+TEST_F(LogitTransformTest, Bf16IsAsGoodAsACap) {
+  const absl::StatusOr<TrainingRecord> reference = LoadReference(kModel);
+  ASSERT_TRUE(reference.ok()) << reference.status();
+  RunSetup setup = Setups(2, 1).back();
+  setup.precision.param_dtype = DType::kBFloat16;
+  setup.precision.reduce_dtype = DType::kBFloat16;
+  const TrainingRecord record = Record(setup);
+  ASSERT_EQ(record.losses.size(), reference->losses.size());
+  for (size_t step = 0; step < record.losses.size(); ++step) {
+    EXPECT_LE(Relative(record.losses[step], reference->losses[step]), 1e-2) << step;
+  }
+  ExpectClose(record.first_gradients, reference->first_gradients, 5e-2, "gradient");
+}
+
+}  // namespace
+}  // namespace zeroth
