@@ -15,7 +15,6 @@ namespace {
 
 // Returns the number of earlier tokens that the token of this row reads.
 __device__ __forceinline__ int64_t Reach(const ShortConvolutionCall& call, int64_t row) {
-  if (call.initial_state != nullptr) return call.width - 1;
   const int64_t place = row % call.seq;
   int64_t start = call.starts == nullptr ? 0 : call.starts[row];
   // Clamped, so that memory outside of the sequence is not read whatever `starts` holds.
@@ -23,38 +22,27 @@ __device__ __forceinline__ int64_t Reach(const ShortConvolutionCall& call, int64
   return place - start < call.width - 1 ? place - start : call.width - 1;
 }
 
-// The inputs of a channel of one sequence; those before it are in the initial state.
-template <typename T>
-struct SequenceInputs {
-  __device__ __forceinline__ SequenceInputs(const ShortConvolutionCall& call, int64_t sequence,
-                                            int64_t of_channel)
-      : x(static_cast<const T*>(call.x) + sequence * call.seq * call.channels),
-        before(call.initial_state == nullptr
-                   ? nullptr
-                   : static_cast<const T*>(call.initial_state) +
-                         (sequence + 1) * (call.width - 1) * call.channels),
-        channels(call.channels),
-        channel(of_channel) {}
-  // `place` is at least 1 - width, or at least 0 without an initial state.
-  __device__ __forceinline__ T operator[](int64_t place) const {
-    return (place < 0 ? before : x)[place * channels + channel];
-  }
-  const T* x;
-  const T* before;  // one row beyond the state
-  int64_t channels;
-  int64_t channel;
-};
-
-// Returns the convolution, before its activation.
-template <typename T>
+// Returns the convolution, before its activation. kHasState: the call has an initial state.
+template <bool kHasState, typename T>
 __device__ __forceinline__ float Convolve(const ShortConvolutionCall& call, int64_t row,
                                           int64_t channel) {
-  const SequenceInputs<T> x(call, row / call.seq, channel);
-  const int64_t place = row % call.seq;
+  const T* const x = static_cast<const T*>(call.x) + row * call.channels + channel;
   const T* const last = static_cast<const T*>(call.weight) + (channel + 1) * call.width - 1;
   float sum = 0.0f;
-  for (int64_t j = Reach(call, row); j >= 0; --j) {
-    sum += ToFloat(last[-j]) * ToFloat(x[place - j]);
+  if constexpr (kHasState) {
+    const int64_t place = row % call.seq;
+    // One past the last row of the sequence's state; places before the sequence are negative.
+    const T* const before = static_cast<const T*>(call.initial_state) +
+                            (row / call.seq + 1) * (call.width - 1) * call.channels + channel;
+    for (int64_t j = call.width - 1; j >= 0; --j) {
+      const T* const input =
+          j <= place ? x - j * call.channels : before + (place - j) * call.channels;
+      sum += ToFloat(last[-j]) * ToFloat(*input);
+    }
+  } else {
+    for (int64_t j = Reach(call, row); j >= 0; --j) {
+      sum += ToFloat(last[-j]) * ToFloat(x[-j * call.channels]);
+    }
   }
   return sum;
 }
@@ -63,27 +51,32 @@ __device__ __forceinline__ float Convolve(const ShortConvolutionCall& call, int6
 template <typename T>
 __device__ __forceinline__ float ConvolutionGradient(const ShortConvolutionBackwardCall& call,
                                                      int64_t row, int64_t channel) {
-  const float x = Convolve<T>(call.forward, row, channel);
+  const float x = Convolve<false, T>(call.forward, row, channel);
   const float s = 1.0f / (1.0f + expf(-x));
   const float dy = ToFloat(static_cast<const T*>(call.dy)[row * call.forward.channels + channel]);
   return dy * s * (1.0f + x * (1.0f - s));
 }
 
-template <typename T>
+template <bool kHasState, typename T>
 __global__ void __launch_bounds__(kMapThreads) ConvolveKernel(ShortConvolutionCall call) {
   for (const int64_t item : ItemsOfThread(call.batch * call.seq * call.channels)) {
-    const float sum = Convolve<T>(call, item / call.channels, item % call.channels);
+    const float sum = Convolve<kHasState, T>(call, item / call.channels, item % call.channels);
     static_cast<T*>(call.y)[item] = FromFloat<T>(sum / (1.0f + expf(-sum)));
   }
   if (call.final_state == nullptr) return;
   const int64_t kept = call.width - 1;
   for (const int64_t item : ItemsOfThread(call.batch * kept * call.channels)) {
-    const int64_t row = item / call.channels;
-    const int64_t place = call.seq - kept + row % kept;
-    const bool is_known = place >= 0 || call.initial_state != nullptr;
-    static_cast<T*>(call.final_state)[item] =
-        is_known ? SequenceInputs<T>(call, row / kept, item % call.channels)[place]
-                 : FromFloat<T>(0.0f);
+    const int64_t sequence = item / (kept * call.channels);
+    const int64_t place = call.seq - kept + item / call.channels % kept;
+    T value = FromFloat<T>(0.0f);
+    if (place >= 0) {
+      const int64_t row = sequence * call.seq + place;
+      value = static_cast<const T*>(call.x)[row * call.channels + item % call.channels];
+    } else if (kHasState) {
+      // A sequence shorter than the state moves it by seq rows.
+      value = static_cast<const T*>(call.initial_state)[item + call.seq * call.channels];
+    }
+    static_cast<T*>(call.final_state)[item] = value;
   }
 }
 
@@ -136,7 +129,10 @@ absl::Status ShortConvolution(const ShortConvolutionCall& call, CudaKernels& ker
   const int64_t kept = call.final_state == nullptr ? 0 : call.width - 1;
   const int64_t items = call.batch * std::max(call.seq, kept) * call.channels;
   return DispatchType(call.dtype, [&]<typename T>(TypeTag<T>) {
-    return ZEROTH_MAP(ConvolveKernel<T>, items, kernels.target(), call);
+    if (call.initial_state == nullptr) {
+      return ZEROTH_MAP((ConvolveKernel<false, T>), items, kernels.target(), call);
+    }
+    return ZEROTH_MAP((ConvolveKernel<true, T>), items, kernels.target(), call);
   });
 }
 const OnCuda<ShortConvolution> short_convolution;

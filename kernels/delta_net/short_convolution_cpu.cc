@@ -78,7 +78,7 @@ HWY_INLINE const T* InputAt(const ShortConvolutionCall& call, const ChannelTile&
 }
 
 // Returns the convolution, before its activation, of channels from `c` on; x[j] has the inputs j
-// tokens earlier. `taps` is the last of them.
+// tokens earlier. `taps` points to the tap of the token itself; earlier taps precede it.
 template <bool kWhole, class D, typename T>
 HWY_INLINE hn::Vec<D> Convolve(D d, const T* const* x, size_t c, const float* taps, int64_t reach,
                                size_t count) {
