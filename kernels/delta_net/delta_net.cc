@@ -85,14 +85,15 @@ void CheckDeltaRule(Operation& op, const Args& args, SharedType& type, GatedDelt
 
 // Checks the states before and after a sequence, both of `shape`. Args: the arguments of a forward.
 template <typename Args, typename Type>
-void CheckEnds(Operation& op, const Args& args, const Shape& shape, Type&& type) {
-  if (args.initial_state.defined()) {
-    op.Exactly("initial_state", args.initial_state, shape, type);
-    op.Require(!args.starts.defined(), "starts",
-               "is given together with initial_state, expected one of the two: a packed sequence "
-               "does not go on from another");
-  }
-  if (args.final_state.defined()) op.Exactly("final_state", args.final_state, shape, type);
+void CheckBoundaryStates(Operation& op, const Args& args, const Shape& shape, Type&& type) {
+  const bool has_initial = args.initial_state.defined();
+  const bool has_final = args.final_state.defined();
+  if (has_initial) op.Exactly("initial_state", args.initial_state, shape, type);
+  if (has_final) op.Exactly("final_state", args.final_state, shape, type);
+  op.Require(!args.starts.defined() || (!has_initial && !has_final), "starts",
+             absl::StrCat("is given together with ", has_initial ? "initial_state" : "final_state",
+                          ", expected one of the two: packed documents cannot be computed in "
+                          "pieces"));
 }
 
 }  // namespace
@@ -105,11 +106,14 @@ absl::Status ShortConvolution(Kernels& kernels, const ShortConvolutionArgs& args
   ShortConvolutionCall call;
   CheckConvolution(op, args.x, args.weight, args.starts, type, call);
   op.Rows("y", args.y, call.batch * call.seq, call.channels, type);
-  if (op.ok()) CheckEnds(op, args, {call.batch, call.width - 1, call.channels}, type);
+  if (op.ok()) CheckBoundaryStates(op, args, {call.batch, call.width - 1, call.channels}, type);
   if (!op.ok()) return op.status();
   call.y = args.y.raw_data();
   call.initial_state = RawDataOrNull(args.initial_state);
   call.final_state = RawDataOrNull(args.final_state);
+  const bool in_place = args.final_state.defined() && args.final_state.shape().numel() > 0 &&
+                        call.final_state == call.initial_state;
+  op.Require(!in_place, "final_state", "is initial_state, expected memory of its own");
   return op.Run(call);
 }
 
@@ -142,8 +146,8 @@ absl::Status GatedDeltaRule(Kernels& kernels, const GatedDeltaRuleArgs& args) {
   const DeltaNetShape& shape = args.shape;
   op.Rows("out", args.out, shape.batch * shape.seq, shape.value_heads * shape.value_dim, type);
   if (op.ok()) {
-    CheckEnds(op, args, {shape.batch, shape.value_heads, shape.key_dim, shape.value_dim},
-              DType::kFloat32);
+    CheckBoundaryStates(op, args, {shape.batch, shape.value_heads, shape.key_dim, shape.value_dim},
+                        DType::kFloat32);
     op.Require(
         !args.initial_state.defined() || !args.states.defined(), "states",
         "is given together with initial_state, expected one of the two: backward begins at zero");

@@ -3,7 +3,8 @@
 // The two parts of a gated DeltaNet layer that are not matmuls (Yang et al., "Gated Delta Networks:
 // Improving Mamba2 with Delta Rule", 2025): a short causal convolution, and linear attention whose
 // state is a matrix for each head. Both begin anew with each document of a packed sequence. Forward
-// also computes a sequence in pieces: the final state of a piece is the initial state of the next.
+// also computes a sequence in pieces, to the same bits: the final state of a piece is the initial
+// state of the next. Packed documents cannot be computed in pieces.
 
 #pragma once
 
@@ -33,7 +34,8 @@ struct ShortConvolutionArgs {
   // [batch, width - 1, channels]: the inputs just before the sequence, oldest first. Undefined:
   // zeros. Only without starts.
   Tensor initial_state;
-  // The same after the sequence; may be undefined. Must not overlap initial_state.
+  // The last width - 1 inputs after the sequence; may be undefined. Only without starts. Must not
+  // overlap initial_state.
   Tensor final_state;
 };
 struct ShortConvolutionBackwardArgs {
@@ -62,7 +64,8 @@ struct DeltaNetShape {
 // + 1e-6), and q also by sqrt(key_dim):
 //   S_t = e^g_t S_(t-1) + k_t d_t^T,   d_t = sigmoid(b_t) (v_t - (e^g_t S_(t-1))^T k_t)
 //   out_t = S_t^T q_t,   g_t = -e^log_decay softplus(a_t + dt_bias)
-// S [key_dim, value_dim] is fp32. Before a document's first token it is zero, or initial_state.
+// S [key_dim, value_dim] is fp32. It starts at initial_state if given (then there are no starts),
+// otherwise at zero for each document.
 struct GatedDeltaRuleArgs {
   DeltaNetShape shape;
   Tensor qkv;        // [batch, seq, packed_dim]: queries, keys, values
@@ -77,7 +80,9 @@ struct GatedDeltaRuleArgs {
   // fp32 [batch, value_heads, key_dim, value_dim]: S before the first token. Undefined: zero. Only
   // without starts and states.
   Tensor initial_state;
-  Tensor final_state;  // S after the last token; may be undefined
+  // S after the last token; may be undefined. Only without starts. May be initial_state, but must
+  // not overlap a part of it.
+  Tensor final_state;
 };
 struct GatedDeltaRuleBackwardArgs {
   DeltaNetShape shape;
@@ -141,7 +146,7 @@ struct GatedDeltaRuleCall {
   float* final_state = nullptr;          // or null
 };
 struct GatedDeltaRuleBackwardCall {
-  GatedDeltaRuleCall forward;  // without out, and without an initial and a final state
+  GatedDeltaRuleCall forward;  // without out, initial_state and final_state
   const void* dout = nullptr;
   void* dqkv = nullptr;
   void* dgates = nullptr;

@@ -37,11 +37,12 @@ void DeltaForward(const GatedDeltaRuleCall& call, const DeltaTask& task, float* 
     float* const delta = arrays.Take(shape.value_dim);
     float* const sum = arrays.Take(shape.value_dim);
     // This key head's part of an initial or final state.
-    const int64_t ends = (task.sequence * shape.value_heads + task.key_head * group) * state_size;
+    const int64_t state_offset =
+        (task.sequence * shape.value_heads + task.key_head * group) * state_size;
     if (call.initial_state == nullptr) {
       std::fill_n(states, group * state_size, 0.0f);
     } else {
-      std::copy_n(call.initial_state + ends, group * state_size, states);
+      std::copy_n(call.initial_state + state_offset, group * state_size, states);
     }
     for (int64_t place = 0; place < shape.seq; ++place) {
       const TokenRow<const T> row = RowOf(shape, static_cast<const T*>(call.qkv), task, place);
@@ -72,7 +73,7 @@ void DeltaForward(const GatedDeltaRuleCall& call, const DeltaTask& task, float* 
       }
     }
     if (call.final_state != nullptr) {
-      std::copy_n(states, group * state_size, call.final_state + ends);
+      std::copy_n(states, group * state_size, call.final_state + state_offset);
     }
   });
 }

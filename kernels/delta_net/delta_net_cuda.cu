@@ -60,13 +60,13 @@ __global__ void __launch_bounds__(kDeltaThreads)
   const int64_t first_row = at.sequence * shape.seq;
   float state[kRows] = {};
   // The block's columns of an initial or final state.
-  const int64_t ends =
+  const int64_t state_offset =
       (at.sequence * shape.value_heads + at.head) * shape.key_dim * shape.value_dim + at.column;
   if (call.initial_state != nullptr && at.is_valid) {
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       const int64_t i = r * kDeltaWarps + at.warp;
-      if (i < shape.key_dim) state[r] = call.initial_state[ends + i * shape.value_dim];
+      if (i < shape.key_dim) state[r] = call.initial_state[state_offset + i * shape.value_dim];
     }
   }
   if (shape.seq > 0) LoadKeys<T>(call, tokens, at, first_row, k[0], q[0]);
@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(kDeltaThreads)
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
     const int64_t i = r * kDeltaWarps + at.warp;
-    if (i < shape.key_dim) call.final_state[ends + i * shape.value_dim] = state[r];
+    if (i < shape.key_dim) call.final_state[state_offset + i * shape.value_dim] = state[r];
   }
 }
 

@@ -155,9 +155,12 @@ class DeltaNetSuite : public KernelsSuite {
     inputs.dt_bias = Draw(shape.value_heads, dtype);
     return inputs;
   }
-  // Returns where the pieces of a sequence end; some are empty, and others of one token.
+  // Returns where the pieces of a sequence end; some are empty, the first one at times, and others
+  // have one token.
   std::vector<int64_t> DrawPieces(int64_t seq) {
-    std::vector<int64_t> ends{0};
+    std::vector<int64_t> ends;
+    if (seq == 0 || RandomSize(0, 2) == 0) ends.push_back(0);
+    if (ends.empty()) ends.push_back(RandomSize(1, seq));
     while (ends.back() < seq) {
       ends.push_back(std::min(seq, ends.back() + RandomSize(0, RandomSize(1, seq))));
     }
@@ -171,6 +174,109 @@ class DeltaNetSuite : public KernelsSuite {
       starts.push_back(place == 0 || RandomSize(0, 9) == 0 ? place : starts.back());
     }
     return starts;
+  }
+
+  // Computes a convolution of `whole` [batch, seq, channels] in pieces, each from the final state
+  // of the one before. Expects y and the states of the definition, and the bits of a single call.
+  void ExpectConvolutionResumes(DType dtype, const Shape& whole, int64_t width,
+                                bool has_initial_state, const std::vector<int64_t>& ends) {
+    const int64_t batch = whole.dim(0);
+    const int64_t channels = whole.dim(2);
+    const int64_t kept = width - 1;
+    // The state's inputs, and those of the pieces.
+    const Shape padded{batch, kept + whole.dim(1), channels};
+    std::vector<double> x = Draw(padded.numel(), dtype);
+    for (size_t at = 0; at < x.size() && !has_initial_state; ++at) {
+      if (static_cast<int64_t>(at) / channels % padded.dim(1) < kept) x[at] = 0;
+    }
+    const std::vector<double> weight = Draw(channels * width, dtype);
+    const std::vector<double> expected =
+        reference::ShortConvolution(batch, padded.dim(1), channels, width, {}, x, weight);
+    ShortConvolutionArgs args;
+    args.weight = Upload({channels, 1, width}, ToFloats(weight), dtype);
+    if (has_initial_state) {
+      args.initial_state =
+          Upload({batch, kept, channels}, ToFloats(Piece(x, padded, 0, kept)), dtype);
+    }
+    const auto run = [&](int64_t begin, int64_t end) {
+      const Shape shape{batch, end - begin, channels};
+      args.x = Upload(shape, ToFloats(Piece(x, padded, kept + begin, kept + end)), dtype);
+      args.y = Unwritten(shape, dtype);
+      args.final_state = Unwritten({batch, kept, channels}, dtype);
+      const absl::Status status = WhenDone(kernels::ShortConvolution(kernels(), args));
+      ASSERT_TRUE(status.ok()) << status;
+      EXPECT_EQ(ToDouble(Download(args.final_state)), Piece(x, padded, end, kept + end));
+    };
+    run(0, whole.dim(1));
+    const std::vector<double> together = ToDouble(Download(args.y));
+    int64_t begin = 0;
+    for (const int64_t end : ends) {
+      run(begin, end);
+      ExpectCloseIn(dtype, Download(args.y), Piece(expected, padded, kept + begin, kept + end),
+                    2e-6, 1e-7, "y");
+      EXPECT_EQ(ToDouble(Download(args.y)), Piece(together, whole, begin, end));
+      args.initial_state = args.final_state;
+      begin = end;
+    }
+  }
+
+  // The same for the rule. in_place: the initial states of pieces become their final states.
+  void ExpectRuleResumes(DType dtype, const DeltaNetShape& shape, bool has_initial_state,
+                         bool in_place, const std::vector<int64_t>& ends) {
+    const reference::DeltaRuleInputs inputs = DrawInputs(shape, dtype);
+    const Shape state{shape.batch, shape.value_heads, shape.key_dim, shape.value_dim};
+    std::vector<double> initial(static_cast<size_t>(state.numel()), 0.0);
+    GatedDeltaRuleArgs args;
+    args.log_decay = Upload({shape.value_heads}, ToFloats(inputs.log_decay), dtype);
+    args.dt_bias = Upload({shape.value_heads}, ToFloats(inputs.dt_bias), dtype);
+    if (has_initial_state) {
+      initial = Draw(state.numel());
+      args.initial_state = Upload(state, ToFloats(initial));
+    }
+    const Shape qkv{shape.batch, shape.seq, shape.packed_dim()};
+    const Shape gates{shape.batch, shape.seq, 2 * shape.value_heads};
+    const Shape out{shape.batch, shape.seq, shape.value_heads * shape.value_dim};
+    const auto run = [&](int64_t begin, int64_t end) {
+      args.shape = shape;
+      args.shape.seq = end - begin;
+      args.qkv =
+          Upload(qkv.With(1, end - begin), ToFloats(Piece(inputs.qkv, qkv, begin, end)), dtype);
+      args.gates = Upload(gates.With(1, end - begin),
+                          ToFloats(Piece(inputs.gates, gates, begin, end)), dtype);
+      args.out = Unwritten(out.With(1, end - begin), dtype);
+      const absl::Status status = WhenDone(kernels::GatedDeltaRule(kernels(), args));
+      ASSERT_TRUE(status.ok()) << status;
+    };
+    args.final_state = Unwritten(state);
+    run(0, shape.seq);
+    const std::vector<double> together = ToDouble(Download(args.out));
+    const std::vector<float> last_state = Download(args.final_state);
+    int64_t begin = 0;
+    for (const int64_t end : ends) {
+      if (!in_place || !args.initial_state.defined()) {
+        args.final_state = Unwritten(state);
+      } else {
+        args.final_state = args.initial_state;
+      }
+      run(begin, end);
+      // The reference recomputes the prefix [0, end): it ends in the expected state, and its last
+      // outputs are the piece's.
+      DeltaNetShape prefix = shape;
+      prefix.seq = end;
+      reference::DeltaRuleInputs so_far = inputs;
+      so_far.qkv = Piece(inputs.qkv, qkv, 0, end);
+      so_far.gates = Piece(inputs.gates, gates, 0, end);
+      std::vector<double> expected_state = initial;
+      const std::vector<double> expected =
+          reference::GatedDeltaRule(prefix, {}, so_far, &expected_state);
+      ExpectCloseIn(dtype, Download(args.out), Piece(expected, out.With(1, end), begin, end), 1e-5,
+                    1e-6, "out");
+      ExpectClose(Download(args.final_state), expected_state, 1e-5, 1e-6, "final_state");
+      EXPECT_EQ(ToDouble(Download(args.out)), Piece(together, out, begin, end));
+      args.initial_state = args.final_state;
+      begin = end;
+    }
+    EXPECT_EQ(Download(args.initial_state), last_state);
   }
 };
 
@@ -385,98 +491,43 @@ TEST_P(DeltaNetSuite, DocumentsAreComputedAsSequencesAre) {
   }
 }
 
-TEST_P(DeltaNetSuite, ConvolutionsGoOnFromAState) {
+TEST_P(DeltaNetSuite, ConvolutionsResumeFromAState) {
   for (int i = 0; i < 18; ++i) {
     const DType dtype = kElementTypes[i % 3];
-    const int64_t batch = RandomSize(1, 3);
     const int64_t channels = i % 6 == 0 ? RandomSize(257, 300) : RandomSize(1, 20);
-    const int64_t kept = RandomSize(1, kMostTaps) - 1;
-    // The state's inputs, and those of the pieces.
-    const bool is_given = i % 2 == 0;
-    const Shape whole{batch, kept + RandomSize(0, 20), channels};
-    std::vector<double> x = Draw(whole.numel(), dtype);
-    for (size_t at = 0; at < x.size() && !is_given; ++at) {
-      if (static_cast<int64_t>(at) / channels % whole.dim(1) < kept) x[at] = 0;
-    }
-    const std::vector<double> weight = Draw(channels * (kept + 1), dtype);
-    const std::vector<double> y =
-        reference::ShortConvolution(batch, whole.dim(1), channels, kept + 1, {}, x, weight);
-    ShortConvolutionArgs args;
-    args.weight = Upload({channels, 1, kept + 1}, ToFloats(weight), dtype);
-    const auto state_at = [&](int64_t end) { return Piece(x, whole, end - kept, end); };
-    if (is_given) {
-      args.initial_state = Upload({batch, kept, channels}, ToFloats(state_at(kept)), dtype);
-    }
-    int64_t begin = kept;
-    for (const int64_t piece : DrawPieces(whole.dim(1) - kept)) {
-      const int64_t end = kept + piece;
-      const Shape shape{batch, end - begin, channels};
-      args.x = Upload(shape, ToFloats(Piece(x, whole, begin, end)), dtype);
-      args.y = Unwritten(shape, dtype);
-      args.final_state = Unwritten({batch, kept, channels}, dtype);
-      const absl::Status status = WhenDone(kernels::ShortConvolution(kernels(), args));
-      ASSERT_TRUE(status.ok()) << status;
-      ExpectCloseIn(dtype, Download(args.y), Piece(y, whole, begin, end), 2e-6, 1e-7, "y");
-      EXPECT_EQ(Download(args.final_state), ToFloats(state_at(end))) << "final_state";
-      args.initial_state = args.final_state;
-      begin = end;
-    }
+    const int64_t seq = RandomSize(0, 20);
+    ExpectConvolutionResumes(dtype, {RandomSize(1, 3), seq, channels}, RandomSize(1, kMostTaps),
+                             i % 2 == 0, DrawPieces(seq));
   }
 }
 
-TEST_P(DeltaNetSuite, RulesGoOnFromAState) {
+// First calls shorter and longer than the state, which then begins with zeros or not.
+TEST_P(DeltaNetSuite, ConvolutionsBeginWithoutAState) {
+  for (int64_t seq = 1; seq <= kMostTaps; ++seq) {
+    ExpectConvolutionResumes(kElementTypes[seq % 3], {2, seq, 5}, kMostTaps,
+                             /*has_initial_state=*/false, {seq});
+  }
+}
+
+TEST_P(DeltaNetSuite, RulesResumeFromAState) {
   for (int i = 0; i < 12; ++i) {
-    const DType dtype = kElementTypes[i % 3];
     DeltaNetShape shape;
     shape.batch = RandomSize(1, 2);
     shape.seq = i == 0 ? 0 : RandomSize(1, i % 4 == 1 ? 2 * kDeltaChunk + 2 : 9);
     shape.key_heads = RandomSize(1, 2);
     shape.value_heads = shape.key_heads * RandomSize(1, 3);
-    // Of several rows of a thread and several blocks, too.
+    // Also keys with several rows per thread, and values with several blocks.
     shape.key_dim = i % 4 == 2 ? RandomSize(33, 140) : RandomSize(1, 9);
     shape.value_dim = i % 4 == 3 ? RandomSize(33, 70) : RandomSize(1, 9);
-    const reference::DeltaRuleInputs inputs = DrawInputs(shape, dtype);
-    const Shape state{shape.batch, shape.value_heads, shape.key_dim, shape.value_dim};
-    GatedDeltaRuleArgs args;
-    args.log_decay = Upload({shape.value_heads}, ToFloats(inputs.log_decay), dtype);
-    args.dt_bias = Upload({shape.value_heads}, ToFloats(inputs.dt_bias), dtype);
-    std::vector<double> expected_state(static_cast<size_t>(state.numel()), 0.0);
-    if (i % 2 == 0) {
-      expected_state = Draw(state.numel());
-      args.initial_state = Upload(state, ToFloats(expected_state));
-    }
-    // The states between are those of the sequence's part so far, and the results of it end with
-    // those of the piece.
-    const std::vector<double> before = expected_state;
-    const Shape qkv{shape.batch, shape.seq, shape.packed_dim()};
-    const Shape gates{shape.batch, shape.seq, 2 * shape.value_heads};
-    const int64_t values = shape.value_heads * shape.value_dim;
-    int64_t begin = 0;
-    for (const int64_t end : DrawPieces(shape.seq)) {
-      reference::DeltaRuleInputs so_far = inputs;
-      so_far.qkv = Piece(inputs.qkv, qkv, 0, end);
-      so_far.gates = Piece(inputs.gates, gates, 0, end);
-      DeltaNetShape all = shape;
-      all.seq = end;
-      expected_state = before;
-      const std::vector<double> out = reference::GatedDeltaRule(all, {}, so_far, &expected_state);
-      args.shape = shape;
-      args.shape.seq = end - begin;
-      const Shape wide{shape.batch, args.shape.seq, values};
-      args.qkv = Upload({shape.batch, args.shape.seq, shape.packed_dim()},
-                        ToFloats(Piece(inputs.qkv, qkv, begin, end)), dtype);
-      args.gates = Upload({shape.batch, args.shape.seq, 2 * shape.value_heads},
-                          ToFloats(Piece(inputs.gates, gates, begin, end)), dtype);
-      args.out = Unwritten(wide, dtype);
-      args.final_state = Unwritten(state);
-      const absl::Status status = WhenDone(kernels::GatedDeltaRule(kernels(), args));
-      ASSERT_TRUE(status.ok()) << status;
-      ExpectCloseIn(dtype, Download(args.out), Piece(out, {shape.batch, end, values}, begin, end),
-                    1e-5, 1e-6, "out");
-      ExpectClose(Download(args.final_state), expected_state, 1e-5, 1e-6, "final_state");
-      args.initial_state = args.final_state;
-      begin = end;
-    }
+    // In each type with and without an initial state, in place and not.
+    ExpectRuleResumes(kElementTypes[i % 3], shape, i % 2 == 0, i % 4 < 2, DrawPieces(shape.seq));
+  }
+}
+
+TEST_P(DeltaNetSuite, RulesBeginWithoutAState) {
+  for (int64_t seq = 1; seq <= kMostTaps; ++seq) {
+    ExpectRuleResumes(kElementTypes[seq % 3], {2, seq, 2, 4, 3, 5}, /*has_initial_state=*/false,
+                      /*in_place=*/false, {seq});
   }
 }
 
@@ -494,6 +545,21 @@ TEST_P(DeltaNetSuite, RefusesWhatDoesNotFit) {
   convolution.final_state = Unwritten({1, 4, 6});
   ExpectInvalid(kernels::ShortConvolution(kernels(), convolution),
                 {"final_state is [1, 4, 6]", "[1, 3, 6]"});
+  convolution.final_state = Unwritten({1, 3, 6}, DType::kBFloat16);
+  ExpectInvalid(kernels::ShortConvolution(kernels(), convolution), {"final_state is bf16"});
+  convolution.final_state = Unwritten({1, 3, 6});
+  convolution.starts = UploadTokens({1, 2}, {0, 0});
+  ExpectInvalid(kernels::ShortConvolution(kernels(), convolution),
+                {"starts is given together with final_state"});
+  convolution.initial_state = Unwritten({1, 3, 6});
+  ExpectInvalid(kernels::ShortConvolution(kernels(), convolution),
+                {"starts is given together with initial_state"});
+  convolution.starts = {};
+  convolution.initial_state = Unwritten({1, 3, 6}, DType::kBFloat16);
+  ExpectInvalid(kernels::ShortConvolution(kernels(), convolution), {"initial_state is bf16"});
+  convolution.initial_state = convolution.final_state;
+  ExpectInvalid(kernels::ShortConvolution(kernels(), convolution),
+                {"final_state is initial_state"});
   GatedDeltaRuleArgs args;
   args.shape = {1, 2, 2, 3, 4, 5};
   ExpectInvalid(kernels::GatedDeltaRule(kernels(), args),
@@ -515,12 +581,18 @@ TEST_P(DeltaNetSuite, RefusesWhatDoesNotFit) {
   args.initial_state = Unwritten({1, 2, 5, 4});
   ExpectInvalid(kernels::GatedDeltaRule(kernels(), args),
                 {"initial_state is [1, 2, 5, 4]", "[1, 2, 4, 5]"});
+  args.initial_state = Unwritten({1, 2, 4, 5}, DType::kBFloat16);
+  ExpectInvalid(kernels::GatedDeltaRule(kernels(), args), {"initial_state is bf16"});
   args.initial_state = Unwritten({1, 2, 4, 5});
   ExpectInvalid(kernels::GatedDeltaRule(kernels(), args),
                 {"states is given together with initial_state"});
   args.starts = UploadTokens({1, 2}, {0, 0});
   ExpectInvalid(kernels::GatedDeltaRule(kernels(), args),
                 {"starts is given together with initial_state"});
+  args.initial_state = {};
+  args.final_state = Unwritten({1, 2, 4, 5});
+  ExpectInvalid(kernels::GatedDeltaRule(kernels(), args),
+                {"starts is given together with final_state"});
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, DeltaNetSuite, ::testing::ValuesIn(TestedDevices()));

@@ -41,20 +41,20 @@ std::vector<double> ShortConvolution(int64_t batch, int64_t seq, int64_t channel
 }
 
 std::vector<double> GatedDeltaRule(const DeltaNetShape& shape, const std::vector<int32_t>& starts,
-                                   const DeltaRuleInputs& inputs, std::vector<double>* states) {
+                                   const DeltaRuleInputs& inputs, std::vector<double>* state) {
   const int64_t keys = shape.key_heads * shape.key_dim;
   std::vector<double> out;
   out.resize(static_cast<size_t>(shape.batch * shape.seq * shape.value_heads * shape.value_dim));
   for (int64_t task = 0; task < shape.batch * shape.value_heads; ++task) {
     const int64_t head = task % shape.value_heads;
     const int64_t key_head = head / (shape.value_heads / shape.key_heads);
-    std::vector<double> state(static_cast<size_t>(shape.key_dim * shape.value_dim), 0.0);
-    const auto size = static_cast<std::ptrdiff_t>(state.size());
-    if (states != nullptr) std::copy_n(states->begin() + task * size, size, state.begin());
+    std::vector<double> local(static_cast<size_t>(shape.key_dim * shape.value_dim), 0.0);
+    const auto size = static_cast<std::ptrdiff_t>(local.size());
+    if (state != nullptr) std::copy_n(state->begin() + task * size, size, local.begin());
     for (int64_t t = 0; t < shape.seq; ++t) {
       const int64_t row = task / shape.value_heads * shape.seq + t;
       if (!starts.empty() && starts[static_cast<size_t>(row)] == t) {
-        std::fill(state.begin(), state.end(), 0.0);
+        std::fill(local.begin(), local.end(), 0.0);
       }
       const double* const qkv = inputs.qkv.data() + row * shape.packed_dim();
       const double* const gates = inputs.gates.data() + row * 2 * shape.value_heads;
@@ -64,10 +64,10 @@ std::vector<double> GatedDeltaRule(const DeltaNetShape& shape, const std::vector
       const double a = gates[shape.value_heads + head] + inputs.dt_bias[static_cast<size_t>(head)];
       const double decay = std::exp(-std::exp(inputs.log_decay[static_cast<size_t>(head)]) *
                                     std::log1p(std::exp(a)));
-      for (double& value : state) value *= decay;
+      for (double& value : local) value *= decay;
       for (int64_t j = 0; j < shape.value_dim; ++j) {
         const auto at = [&](int64_t i) -> double& {
-          return state[static_cast<size_t>(i * shape.value_dim + j)];
+          return local[static_cast<size_t>(i * shape.value_dim + j)];
         };
         double remembered = 0;
         for (int64_t i = 0; i < shape.key_dim; ++i) remembered += k[static_cast<size_t>(i)] * at(i);
@@ -81,7 +81,7 @@ std::vector<double> GatedDeltaRule(const DeltaNetShape& shape, const std::vector
             sum / std::sqrt(static_cast<double>(shape.key_dim));
       }
     }
-    if (states != nullptr) std::copy_n(state.begin(), size, states->begin() + task * size);
+    if (state != nullptr) std::copy_n(local.begin(), size, state->begin() + task * size);
   }
   return out;
 }
