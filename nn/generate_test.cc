@@ -42,10 +42,10 @@ class TinyModel {
   LanguageModel& model() { return *model_; }
 
   absl::StatusOr<Tensor> Logits(absl::Span<const int32_t> tokens, int64_t from,
-                                KeyValueCache* cache) {
+                                KeyValueCache* cache, int64_t batch = 1) {
+    const Shape shape{batch, static_cast<int64_t>(tokens.size()) / batch};
     const absl::StatusOr<Tensor> input =
-        Tensor::FromHost<int32_t>(*bench_.device, Shape({1, static_cast<int64_t>(tokens.size())}),
-                                  tokens, MemoryCategory::kActivations);
+        Tensor::FromHost<int32_t>(*bench_.device, shape, tokens, MemoryCategory::kActivations);
     if (!input.ok()) return input.status();
     return model_->Logits(*bench_.context, *input, from, cache);
   }
@@ -249,8 +249,7 @@ TEST(GenerateLinearAttentionTest, ContinuesPromptsOfAnyLength) {
   }
 }
 
-// The layer with keys and values refuses tokens that the cache has no room for, after the layer
-// before it has computed its next state.
+// Logits checks `from` after all layers have computed their next states.
 TEST(GenerateLinearAttentionTest, AnErrorLeavesTheStatesAsTheyWere) {
   TinyModel tiny("qwen3_5_tiny");
   const std::vector<int32_t> tokens = tiny.RandomTokens(6);
@@ -258,10 +257,29 @@ TEST(GenerateLinearAttentionTest, AnErrorLeavesTheStatesAsTheyWere) {
   KeyValueCache undisturbed(6);
   const auto first = absl::MakeConstSpan(tokens).first(5);
   EXPECT_EQ(tiny.LogitsOf(first, 0, &cache), tiny.LogitsOf(first, 0, &undisturbed));
-  EXPECT_TRUE(absl::IsInvalidArgument(tiny.Logits({1, 2}, 0, &cache).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(tiny.Logits({1}, /*from=*/2, &cache).status()));
   EXPECT_EQ(cache.size(), 5);
   const auto last = absl::MakeConstSpan(tokens).last(1);
   EXPECT_EQ(tiny.LogitsOf(last, 0, &cache), tiny.LogitsOf(last, 0, &undisturbed));
+}
+
+// Without a layer that has keys and values, the model itself refuses what the cache has no room
+// for.
+TEST(GenerateLinearAttentionTest, TheCacheHoldsOneSequenceOfItsCapacity) {
+  const auto all_linear = [](nlohmann::json config, const ModelOptions& options) {
+    for (auto& type : config["layer_types"]) type = "linear_attention";
+    return ModelRegistry::Create(config, options);
+  };
+  TinyModel tiny("qwen3_5_tiny", /*positions=*/0, all_linear);
+  KeyValueCache cache(3);
+  const absl::Status batch = tiny.Logits({1, 2}, 0, &cache, /*batch=*/2).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(batch)) << batch;
+  EXPECT_EQ(tiny.LogitsOf({1, 2}, 0, &cache), tiny.LogitsOf({1, 2}));
+  const absl::Status full = tiny.Logits({1, 2}, 0, &cache).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(full)) << full;
+  EXPECT_NE(full.message().find("at most 1 tokens: the cache has 2 of 3"), std::string::npos)
+      << full;
+  EXPECT_TRUE(tiny.Logits({1}, 0, &cache).ok());
 }
 
 // A custom model: the next token depends on the last one alone.

@@ -120,6 +120,15 @@ absl::StatusOr<Tensor> LanguageModel::Logits(Context& context, const Tensor& tok
     return absl::UnimplementedError(
         "logits with a key/value cache: this model does not support one (SupportsCache)");
   }
+  if (cache != nullptr) {
+    const bool is_sequence = tokens.shape().rank() == 2 && tokens.dim(0) == 1;
+    if (!is_sequence || tokens.dim(1) > cache->capacity() - cache->size()) {
+      return InvalidArgument("logits with a key/value cache: tokens ", tokens.shape().ToString(),
+                             "; expected one sequence, [1, seq], of at most ",
+                             cache->capacity() - cache->size(), " tokens: the cache has ",
+                             cache->size(), " of ", cache->capacity());
+    }
+  }
   const NoGradient off(context.tape());
   const auto with_cache = context.UseCache(cache);
   const auto all_rows = context.UseRowsAreShared(false);
@@ -147,7 +156,12 @@ absl::StatusOr<Tensor> LanguageModel::Logits(Context& context, const Tensor& tok
     ZEROTH_RETURN_IF_ERROR(TransformLogits(context, logits, LogitCap(), logit_transform()));
     return logits;
   });
-  if (result.ok() && cache != nullptr) cache->Grow(tokens.dim(1));
+  if (cache == nullptr) return result;
+  if (result.ok()) {
+    cache->Grow(tokens.dim(1));
+  } else {
+    cache->Discard();
+  }
   return result;
 }
 

@@ -51,7 +51,8 @@ class LanguageModel : public Module {
   absl::StatusOr<Value> Loss(Context& context, const Tensor& tokens, const Tensor& targets);
   // Returns the logits, fp32 [batch, seq - from, vocab], of the positions from `from` on; from > 0
   // needs a batch of 1. Records nothing. With a cache, `tokens` [1, seq] follow the cached ones,
-  // and are added to the cache; an error leaves it as it was.
+  // and are added to the cache; an error leaves it as it was. InvalidArgument for another shape,
+  // and for more tokens than the cache has room for.
   absl::StatusOr<Tensor> Logits(Context& context, const Tensor& tokens, int64_t from = 0,
                                 KeyValueCache* cache = nullptr);
   // Calls `use` with what the logits of `tokens` are made of, and does not make them. The weight is
@@ -59,8 +60,10 @@ class LanguageModel : public Module {
   // context. Unimplemented for a reward model.
   absl::Status WithHeadInputs(Context& context, const Tensor& tokens,
                               absl::FunctionRef<absl::Status(const HeadInputs&)> use);
-  // True if Logits supports a cache. A custom model may return true if all of its attention comes
-  // from nn/layers, and its positions begin at Context::first_position.
+  // True if Logits supports a cache. A custom model may return true if all of its attention and
+  // convolutions come from nn/layers or nn/ops (CachedAttentionOp), and its positions begin at
+  // Context::first_position. A recurrence of its own must keep its state in Context::cache
+  // (KeyValueCache::State, SetNextState).
   virtual bool SupportsCache() const { return false; }
   // Above 0: sequences longer than this use other rotary frequencies (LongRoPE), so a cache filled
   // with at most this many tokens is stale for them.

@@ -53,6 +53,12 @@ absl::StatusOr<Tensor> Context::Empty(Shape shape, DType dtype) {
   return Tensor::Empty(device_, std::move(shape), dtype, MemoryCategory::kActivations);
 }
 
+absl::Status Context::CheckCacheUse() const {
+  if (cache_ != nullptr && !recording() && !document_starts_.defined()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "cached states: expected a cache, no packed documents, and no backward to come");
+}
+
 Value Context::MakeValue(Tensor data) {
   Value value;
   value.data = std::move(data);

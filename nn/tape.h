@@ -178,6 +178,9 @@ class Context {
   ScopedValue<KeyValueCache*> UseCache(KeyValueCache* cache) {
     return ScopedValue<KeyValueCache*>(cache_, cache);
   }
+  // Returns FailedPrecondition unless operations may use the cache: it is set, sequences are not
+  // packed documents, and nothing is recorded.
+  absl::Status CheckCacheUse() const;
   // The position of the first token of a sequence that this forward computes.
   int64_t first_position() const { return cache_ == nullptr ? 0 : cache_->size(); }
 

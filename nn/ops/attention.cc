@@ -83,11 +83,8 @@ absl::StatusOr<Value> CachedAttentionOp(Context& context, const Value& qkv, Atte
                                         const std::optional<RopeSpec>& rope, const void* layer,
                                         const Parameter* sinks) {
   ZEROTH_RETURN_IF_ERROR(TakeShape(qkv.data, shape));
+  ZEROTH_RETURN_IF_ERROR(context.CheckCacheUse());
   KeyValueCache* const cache = context.cache();
-  if (cache == nullptr || context.recording() || context.document_starts().defined()) {
-    return absl::FailedPreconditionError(
-        "cached attention: expected a cache, no packed documents, and no backward to come");
-  }
   CachedAttentionArgs args;
   args.shape = shape;
   args.qkv = qkv.data;

@@ -2,7 +2,11 @@
 
 #include "zeroth/nn/ops/delta_net.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <utility>
+
+#include "absl/types/span.h"
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/nn/kept_outputs.h"
@@ -11,17 +15,21 @@
 namespace zeroth {
 namespace {
 
-// Makes a forward go on from the state of `owner` in the context's cache, if there is one, and puts
-// its final state there. Args: the arguments of the forward.
+// With a cache, resumes from owner's state, if any, and stages the final one, of shape `sizes`.
+// Args: the arguments of the forward.
 template <typename Args>
-absl::Status UseCachedState(Context& context, const void* owner, const Shape& shape, DType dtype,
-                            Args& args) {
+absl::Status UseCachedState(Context& context, const void* owner, absl::Span<const int64_t> sizes,
+                            DType dtype, Args& args) {
   KeyValueCache* const cache = context.cache();
   if (cache == nullptr) return absl::OkStatus();
+  ZEROTH_RETURN_IF_ERROR(context.CheckCacheUse());
+  // The kernel refuses what leads to a negative size.
+  if (std::any_of(sizes.begin(), sizes.end(), [](int64_t size) { return size < 0; })) {
+    return absl::OkStatus();
+  }
   args.initial_state = cache->State(owner);
-  ZEROTH_ASSIGN_OR_RETURN(args.final_state, context.Empty(shape, dtype));
-  cache->SetNextState(owner, args.final_state);
-  return absl::OkStatus();
+  ZEROTH_ASSIGN_OR_RETURN(args.final_state, context.Empty(Shape(sizes), dtype));
+  return cache->SetNextState(owner, args.final_state);
 }
 
 // Computes args.out, and args.states if a backward will follow, or reads both from the kept
@@ -89,9 +97,11 @@ absl::StatusOr<Value> ShortConvolutionOp(Context& context, const Value& x, Param
   ZEROTH_ASSIGN_OR_RETURN(args.weight, FullValues(weight));
   args.starts = context.document_starts();
   ZEROTH_ASSIGN_OR_RETURN(args.y, context.EmptyLike(x.data));
-  if (x.data.shape().rank() == 3) {
-    const Shape inputs({x.data.dim(0), args.weight.dim(2) - 1, x.data.dim(2)});
-    ZEROTH_RETURN_IF_ERROR(UseCachedState(context, &weight, inputs, x.data.dtype(), args));
+  // The kernel refuses other ranks.
+  if (x.data.shape().rank() == 3 && args.weight.shape().rank() == 3) {
+    ZEROTH_RETURN_IF_ERROR(UseCachedState(context, &weight,
+                                          {x.data.dim(0), args.weight.dim(2) - 1, x.data.dim(2)},
+                                          x.data.dtype(), args));
   }
   ZEROTH_RETURN_IF_ERROR(kernels::ShortConvolution(context.kernels(), args));
   Value result = context.MakeValue(args.y);
@@ -133,8 +143,9 @@ absl::StatusOr<Value> GatedDeltaRuleOp(Context& context, const Value& qkv, const
   ZEROTH_ASSIGN_OR_RETURN(args.log_decay, FullValues(log_decay));
   ZEROTH_ASSIGN_OR_RETURN(args.dt_bias, FullValues(dt_bias));
   args.starts = context.document_starts();
-  const Shape state({shape.batch, shape.value_heads, shape.key_dim, shape.value_dim});
-  ZEROTH_RETURN_IF_ERROR(UseCachedState(context, &log_decay, state, DType::kFloat32, args));
+  ZEROTH_RETURN_IF_ERROR(UseCachedState(
+      context, &log_decay, {shape.batch, shape.value_heads, shape.key_dim, shape.value_dim},
+      DType::kFloat32, args));
   ZEROTH_RETURN_IF_ERROR(ComputeOrReuseDeltaRule(context, args));
   Value result = context.MakeValue(args.out);
   if (qkv.node == nullptr || gates.node == nullptr) return result;

@@ -11,8 +11,9 @@
 namespace zeroth {
 
 // Documents of both operations are those of Context::document_starts. Parameters may be divided
-// among tensor ranks, each of which has whole heads, and their channels. With Context::cache both
-// go on from the state that it keeps for `weight` or `log_decay`, and set the next one.
+// among tensor ranks, each of which has whole heads, and their channels. With Context::cache,
+// ShortConvolutionOp resumes from the state cached under &weight, GatedDeltaRuleOp from that under
+// &log_decay; a parameter may be used once per forward (FailedPrecondition).
 
 // silu(causal convolution of each channel of x [batch, seq, channels]), with `weight` [channels, 1,
 // width].

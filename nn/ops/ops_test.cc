@@ -12,6 +12,7 @@
 #include "zeroth/nn/distillation.h"
 #include "zeroth/nn/module.h"
 #include "zeroth/nn/ops/attention.h"
+#include "zeroth/nn/ops/delta_net.h"
 #include "zeroth/nn/ops/divided.h"
 #include "zeroth/nn/ops/embedding.h"
 #include "zeroth/nn/ops/linear.h"
@@ -35,6 +36,47 @@ class LinearOpTest : public ::testing::TestWithParam<WeightLayout> {
     return GetParam() == WeightLayout::kInOut ? Shape({in, out}) : Shape({out, in});
   }
 };
+
+TEST(ShortConvolutionOpTest, RefusesWeightsOfOtherShapes) {
+  Bench bench;
+  KeyValueCache cache(9);
+  for (KeyValueCache* const used : {static_cast<KeyValueCache*>(nullptr), &cache}) {
+    for (const Shape& shape : {Shape({6, 4}), Shape({6, 1, 0}), Shape({6, 1, 9})}) {
+      Parameter weight("weight", shape);
+      bench.Own(weight);
+      const NoGradient off(bench.tape);
+      const auto with_cache = bench.context->UseCache(used);
+      const Value x{bench.Upload({1, 2, 6}, bench.Draw(12)), nullptr};
+      const absl::Status status = ShortConvolutionOp(*bench.context, x, weight).status();
+      EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+    }
+  }
+}
+
+TEST(ShortConvolutionOpTest, RefusesACacheThatDoesNotFit) {
+  Bench bench;
+  Parameter weight("weight", Shape({6, 1, 4}));
+  bench.Own(weight);
+  KeyValueCache cache(9);
+  const auto with_cache = bench.context->UseCache(&cache);
+  const auto run = [&] {
+    const Value x{bench.Upload({1, 2, 6}, bench.Draw(12)), nullptr};
+    return ShortConvolutionOp(*bench.context, x, weight).status();
+  };
+  EXPECT_TRUE(absl::IsFailedPrecondition(run())) << "while recording";
+  const NoGradient off(bench.tape);
+  bench.context->set_document_starts(
+      Tensor::FromHost<int32_t>(*bench.device, Shape({1, 2}), {0, 1}, MemoryCategory::kActivations)
+          .value());
+  EXPECT_TRUE(absl::IsFailedPrecondition(run())) << "with packed documents";
+  bench.context->set_document_starts({});
+  EXPECT_TRUE(run().ok());
+  EXPECT_TRUE(absl::IsFailedPrecondition(run())) << "twice in one forward";
+  cache.Grow(2);
+  EXPECT_TRUE(run().ok());
+  cache.Discard();
+  EXPECT_TRUE(run().ok());
+}
 
 TEST_P(LinearOpTest, GradientsOfSeveralProjectionsOfOneInput) {
   Bench bench;
