@@ -12,12 +12,12 @@ namespace zeroth {
 
 class LogitTransform;
 
-// The inputs of a model's logits, which are hidden * weight^T after TransformLogits.
+// What logits are computed from: TransformLogits(hidden * weight^T).
 struct HeadInputs {
   Tensor hidden;        // [batch, seq, dim], of all rows
   Tensor weight;        // [vocab, dim], or this tensor rank's part of the vocabulary
   float logit_cap = 0;  // LanguageModel::LogitCap
-  const LogitTransform* transform = nullptr;  // LanguageModel::logit_transform; outlives the call
+  const LogitTransform* transform = nullptr;  // owned by the model
 };
 
 // A teacher's distributions for a micro-batch (Context::UseDistillation): its likeliest tokens

@@ -153,7 +153,7 @@ absl::StatusOr<Tensor> LanguageModel::Logits(Context& context, const Tensor& tok
       ZEROTH_RETURN_IF_ERROR(kernels::Gemm(
           context.kernels(), {.a = asked, .b = weight, .c = logits, .transpose_b = true}));
     }
-    ZEROTH_RETURN_IF_ERROR(TransformLogits(context, logits, LogitCap(), logit_transform()));
+    ZEROTH_RETURN_IF_ERROR(TransformLogits(context, logits, LogitCap(), logit_transform(), logits));
     return logits;
   });
   if (cache == nullptr) return result;

@@ -101,9 +101,10 @@ class LanguageModel : public Module {
   virtual Parameter& head() = 0;
   // Above 0: a logit x becomes LogitCap() * tanh(x / LogitCap()), in the loss too.
   virtual float LogitCap() const { return 0; }
-  // Not null: transforms the logits, in the loss too, and excludes LogitCap. It lives as long as
-  // the model. The loss is then not the fused one, and keeps one more chunk of fp32 logits for its
-  // gradients. Ignored with scores(), whose head has no logits.
+  // Transform of the logits, in the loss too; null: none. Owned by the model. Cannot be combined
+  // with LogitCap(), and is ignored with scores(), as LogitCap() is. HfConfig() must describe it,
+  // under a model_type of its own: other programs would use the weights without it. The loss is
+  // then DividedCrossEntropyOp, with one more fp32 chunk of logits.
   virtual const LogitTransform* logit_transform() const { return nullptr; }
   // The number of weights that every token is multiplied with, the head's included.
   virtual int64_t MatmulWeights() const = 0;

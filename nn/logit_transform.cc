@@ -9,17 +9,15 @@
 namespace zeroth {
 
 absl::Status TransformLogits(Context& context, const Tensor& logits, float cap,
-                             const LogitTransform* transform) {
+                             const LogitTransform* transform, const Tensor& out) {
   if (cap > 0 && transform != nullptr) {
     return Unimplemented("logits: the model has LogitCap() = ", cap,
                          " and a logit_transform(); expected one of them");
   }
-  if (transform != nullptr) {
-    return transform->Forward(context, logits);
-  }
+  if (transform != nullptr) return transform->Forward(context, logits, out);
   if (cap > 0) {
     return kernels::Basic(context.kernels(),
-                          {.op = BasicOp::kSoftCap, .a = logits, .out = logits, .scalar = cap});
+                          {.op = BasicOp::kSoftCap, .a = logits, .out = out, .scalar = cap});
   }
   return absl::OkStatus();
 }

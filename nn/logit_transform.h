@@ -10,26 +10,29 @@ namespace zeroth {
 
 class Context;
 
-// An elementwise function of a model's logits (LanguageModel::logit_transform), such as a scale.
-// Compose it of kernels::Basic, so that it runs on every device. An element's result may depend
-// neither on its place nor on the shape: calls get any rows and any part of the vocabulary, and
-// columns of zeros that pad it. Scratch comes from Context::Empty. Thread-safe, as ranks may share
-// one.
+// An elementwise function f of a model's logits (LanguageModel::logit_transform). Build it from
+// kernels::Basic calls, which run on every device; scratch comes from Context::Empty. Thread-safe,
+// as ranks may share one.
+//
+// Strictly elementwise: a call may hold any subset of rows and vocabulary columns, plus zero
+// columns as padding. f and its slope must be finite at every finite logit, 0 included. Each call
+// must enqueue the same operations with the same scalars, because recorded steps (--cuda_graphs)
+// repeat them. A transform trains no parameters.
 class LogitTransform {
  public:
   virtual ~LogitTransform() = default;
 
-  // Replaces `logits`, contiguous fp32 [.., columns].
-  virtual absl::Status Forward(Context& context, const Tensor& logits) const = 0;
-  // Multiplies `gradients` by the slopes at `logits`, which are those before Forward and may be
-  // overwritten. Both are contiguous fp32, of one shape.
+  // out = f(logits), contiguous fp32 [.., columns]. `out` may be `logits`.
+  virtual absl::Status Forward(Context& context, const Tensor& logits, const Tensor& out) const = 0;
+  // In place: gradients *= f'(logits), contiguous fp32 of one shape. `logits` are Forward's; they
+  // may be used as scratch.
   virtual absl::Status Backward(Context& context, const Tensor& logits,
                                 const Tensor& gradients) const = 0;
 };
 
-// Replaces `logits`, contiguous fp32 of any shape, by `transform` unless it is null, or by
-// BasicOp::kSoftCap if `cap` is above 0. Unimplemented for both.
+// Applies `transform` if not null, or BasicOp::kSoftCap if `cap` > 0, to contiguous fp32 logits of
+// any shape. Unimplemented if both are set. Writes to `out`, which must be `logits` if neither is.
 absl::Status TransformLogits(Context& context, const Tensor& logits, float cap,
-                             const LogitTransform* transform);
+                             const LogitTransform* transform, const Tensor& out);
 
 }  // namespace zeroth

@@ -40,13 +40,13 @@ class Block : public Module {
 
 // Multiplies the logits, in fp32.
 struct LogitScale : LogitTransform {
-  absl::Status Forward(Context& context, const Tensor& logits) const override {
+  absl::Status Forward(Context& context, const Tensor& logits, const Tensor& out) const override {
     return kernels::Basic(context.kernels(),
-                          {.op = BasicOp::kScale, .a = logits, .out = logits, .scalar = scale});
+                          {.op = BasicOp::kScale, .a = logits, .out = out, .scalar = scale});
   }
   absl::Status Backward(Context& context, const Tensor& /*logits*/,
                         const Tensor& gradients) const override {
-    return Forward(context, gradients);
+    return Forward(context, gradients, gradients);
   }
 
   float scale = 1;
@@ -101,7 +101,11 @@ absl::StatusOr<std::unique_ptr<LanguageModel>> Create(const nlohmann::json& conf
     return absl::InvalidArgumentError(
         "bigram: vocab_size and hidden_size are missing, expected numbers of at least 1");
   }
-  return std::make_unique<Bigram>(vocab, dim, config.value("logit_scale", 1.0f), options.lora);
+  const nlohmann::json scale = config.value("logit_scale", nlohmann::json(1));
+  if (!scale.is_number() || scale.get<float>() <= 0) {
+    return InvalidArgument("bigram: logit_scale is ", scale.dump(), ", expected a number above 0");
+  }
+  return std::make_unique<Bigram>(vocab, dim, scale.get<float>(), options.lora);
 }
 
 const ModelRegistration registration(

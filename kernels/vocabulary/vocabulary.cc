@@ -19,7 +19,7 @@ DividedLossPlan PlanDividedLossOnCpu(const PlanDividedLossCall& call) {
   // Limit on a chunk's logits, over all ranks; and the fewest rows of a chunk.
   constexpr int64_t kLogitsBytes = int64_t{64} << 20;
   constexpr int64_t kLeastRows = 128;
-  const int64_t row_bytes = call.copies * call.vocab * static_cast<int64_t>(sizeof(float));
+  const int64_t row_bytes = call.logit_buffers * call.vocab * static_cast<int64_t>(sizeof(float));
   const int64_t most = std::max(kLeastRows, kLogitsBytes / row_bytes);
   const int64_t chunks = std::max<int64_t>(1, (call.rows + most - 1) / most);
   return {.chunk_rows = (call.rows + chunks - 1) / chunks};
@@ -29,7 +29,7 @@ DividedLossPlan PlanDividedLossOnGpu(const PlanDividedLossCall& call) {
   LinearCrossEntropyCall undivided;
   undivided.rows = call.rows;
   undivided.dim = call.dim;
-  undivided.vocab = call.copies * call.vocab;
+  undivided.vocab = call.logit_buffers * call.vocab;
   return {.chunk_rows = PlanLoss(undivided).chunk_rows, .column_step = kLossColumnStep};
 }
 
@@ -44,11 +44,11 @@ bool IsMatrix(Operation& op, const Tensor& logits) {
 }  // namespace
 
 absl::StatusOr<DividedLossPlan> PlanDividedLoss(Kernels& kernels, int64_t rows, int64_t dim,
-                                                int64_t vocab, int64_t copies) {
+                                                int64_t vocab, int64_t logit_buffers) {
   ZEROTH_RETURN_IF_ERROR(Operation("PlanDividedLoss", kernels).Supports<PlanDividedLossCall>());
   DividedLossPlan plan;
   ZEROTH_RETURN_IF_ERROR(KernelTable<PlanDividedLossCall>::Find(kernels)(
-      kernels, {rows, dim, vocab, copies, &plan}, {}));
+      kernels, {rows, dim, vocab, logit_buffers, &plan}, {}));
   return plan;
 }
 

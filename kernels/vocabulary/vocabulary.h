@@ -78,12 +78,12 @@ struct DividedLossPlan {
 
 namespace kernels {
 
-// Returns the plan for hidden [rows, dim] and a weight of all ranks together, [vocab, dim]. A chunk
-// has `copies` fp32 matrices of logits: one more with a teacher beside the student, and one more if
-// the logits before a transform are kept. Unimplemented if the device has no operations for divided
-// vocabularies.
+// Returns the plan for hidden [rows, dim] and a weight of all ranks together, [vocab, dim].
+// `logit_buffers` fp32 buffers of logits live per chunk: 1, plus 1 for a teacher's, plus 1 for raw
+// logits that a transform's backward needs. Unimplemented if the device has no operations for
+// divided vocabularies.
 absl::StatusOr<DividedLossPlan> PlanDividedLoss(Kernels& kernels, int64_t rows, int64_t dim,
-                                                int64_t vocab, int64_t copies = 1);
+                                                int64_t vocab, int64_t logit_buffers = 1);
 
 absl::Status LocalIds(Kernels& kernels, const LocalIdsArgs& args);
 absl::Status SoftmaxStatistics(Kernels& kernels, const SoftmaxStatisticsArgs& args);
@@ -143,7 +143,7 @@ struct PlanDividedLossCall {
   int64_t rows = 0;
   int64_t dim = 0;
   int64_t vocab = 0;
-  int64_t copies = 1;
+  int64_t logit_buffers = 1;
   DividedLossPlan* plan = nullptr;  // overwritten
 };
 

@@ -75,10 +75,10 @@ absl::StatusOr<GradientPlace> TakeGradientPlace(Context& context, Parameter& par
 absl::Status FinishGradient(Context& context, const Parameter& parameter,
                             const GradientPlace& place);
 
-// LinearCrossEntropyOp for a `weight` divided by vocabulary, and, divided or not, with
-// Context::distillation() or with a transform of the logits instead of a cap. Ranks exchange a few
-// numbers per row; each holds the logits of its part for one chunk of rows at a time, and a
-// transform's arguments beside its results.
+// LinearCrossEntropyOp for a `weight` divided by vocabulary, and for any weight with
+// Context::distillation() or a `transform` of the logits, which excludes a cap. Ranks exchange a
+// few numbers per row; each holds the logits of its part for one chunk of rows at a time. With a
+// transform, it also keeps the chunk's raw logits.
 absl::StatusOr<Value> DividedCrossEntropyOp(Context& context, const Value& hidden,
                                             Parameter& weight, const Tensor& targets,
                                             float logit_cap = 0,

@@ -15,6 +15,7 @@
 #include "zeroth/nn/logit_transform.h"
 #include "zeroth/nn/objective.h"
 #include "zeroth/nn/ops/divided.h"
+#include "zeroth/nn/ops/loss.h"
 
 namespace zeroth {
 namespace {
@@ -55,8 +56,8 @@ class DividedLoss {
   absl::Status Chunks();
   absl::StatusOr<Tensor> ComputeObjective(TokenObjective& objective, const Tensor& targets);
   absl::Status Chunk(int64_t begin, int64_t count);
-  // Returns this rank's part of the logits of `head`, and in `before` those before a transform.
-  absl::StatusOr<Tensor> Logits(const HeadInputs& head, Tensor* before = nullptr);
+  // Returns this rank's part of the logits of `head`, and its transform's inputs in `raw`.
+  absl::StatusOr<Tensor> Logits(const HeadInputs& head, Tensor* raw = nullptr);
   // True if the teacher's logits are computed beside the student's.
   bool HasWholeTeacher() const {
     return context_.distillation() != nullptr && !context_.distillation()->ids.defined();
@@ -214,7 +215,7 @@ absl::Status DividedLoss::PrepareGradients() {
   return slot_.accumulate ? Pad(slot_.tensor, weight_sum_) : absl::OkStatus();
 }
 
-absl::StatusOr<Tensor> DividedLoss::Logits(const HeadInputs& head, Tensor* before) {
+absl::StatusOr<Tensor> DividedLoss::Logits(const HeadInputs& head, Tensor* raw) {
   const int64_t dim = head.hidden.dim(1);
   ZEROTH_ASSIGN_OR_RETURN(const Tensor logits,
                           context_.Empty(Shape({head.hidden.dim(0), width()}), DType::kFloat32));
@@ -226,11 +227,13 @@ absl::StatusOr<Tensor> DividedLoss::Logits(const HeadInputs& head, Tensor* befor
                                           .c = Matrix(logits).Columns(first, columns),
                                           .transpose_b = true}));
   }
-  if (before != nullptr && head.transform != nullptr) {
-    ZEROTH_ASSIGN_OR_RETURN(*before, CopyOf(context_, logits));
+  Tensor out = logits;
+  if (raw != nullptr && head.transform != nullptr) {
+    *raw = logits;
+    ZEROTH_ASSIGN_OR_RETURN(out, context_.EmptyLike(logits));
   }
-  ZEROTH_RETURN_IF_ERROR(TransformLogits(context_, logits, head.logit_cap, head.transform));
-  return logits;
+  ZEROTH_RETURN_IF_ERROR(TransformLogits(context_, logits, head.logit_cap, head.transform, out));
+  return out;
 }
 
 absl::Status DividedLoss::Chunk(int64_t begin, int64_t count) {
@@ -238,9 +241,9 @@ absl::Status DividedLoss::Chunk(int64_t begin, int64_t count) {
   ChunkLogits chunk;
   chunk.begin = begin;
   chunk.targets = local_targets_.View(begin, Shape({count}));
-  Tensor before;  // the student's logits before its transform, if gradients need them
+  Tensor raw;  // the student's logits before its transform, if gradients need them
   absl::StatusOr<Tensor> logits =
-      Logits({hidden, values_, logit_cap_, transform_}, dhidden_.defined() ? &before : nullptr);
+      Logits({hidden, values_, logit_cap_, transform_}, dhidden_.defined() ? &raw : nullptr);
   ZEROTH_RETURN_IF_ERROR_WITH(logits.status(), weight_.name());
   chunk.student = *std::move(logits);
   if (HasWholeTeacher()) {
@@ -253,14 +256,15 @@ absl::Status DividedLoss::Chunk(int64_t begin, int64_t count) {
   }
   ZEROTH_ASSIGN_OR_RETURN(const Tensor statistics, Statistics(chunk));
   Tensor dlogits;
-  if (before.defined() || (dhidden_.defined() && hidden.dtype() == DType::kFloat32)) {
+  if (raw.defined() || (dhidden_.defined() && hidden.dtype() == DType::kFloat32)) {
     dlogits = chunk.student;
   } else if (dhidden_.defined()) {
     ZEROTH_ASSIGN_OR_RETURN(dlogits, context_.Empty(chunk.student.shape(), hidden.dtype()));
   }
   ZEROTH_RETURN_IF_ERROR(Losses(chunk, statistics, dlogits));
-  if (before.defined()) {
-    ZEROTH_RETURN_IF_ERROR(transform_->Backward(context_, std::exchange(before, {}), dlogits));
+  if (raw.defined()) {
+    // The exchange frees the raw logits before the cast allocates.
+    ZEROTH_RETURN_IF_ERROR(transform_->Backward(context_, std::exchange(raw, {}), dlogits));
     ZEROTH_ASSIGN_OR_RETURN(dlogits, CastTo(context_, dlogits, hidden.dtype()));
   }
   return dhidden_.defined() ? ChunkGradients(hidden, dlogits, begin) : absl::OkStatus();
@@ -370,11 +374,7 @@ absl::StatusOr<Value> DividedCrossEntropyOp(Context& context, const Value& hidde
     ZEROTH_ASSIGN_OR_RETURN(ranks, RanksOf(context, weight));
     ZEROTH_ASSIGN_OR_RETURN(all, AllRows(context, hidden.data, weight.name()));
   }
-  if (targets.dtype() != DType::kInt32 || targets.shape() != Shape({all.dim(0), all.dim(1)})) {
-    return InvalidArgument("loss: targets are ", DTypeName(targets.dtype()), " ",
-                           targets.shape().ToString(), ", expected int32 [", all.dim(0), ", ",
-                           all.dim(1), "]");
-  }
+  ZEROTH_RETURN_IF_ERROR(ExpectHead(all, weight, targets));
   if (teacher != nullptr && context.objective() != nullptr) {
     return absl::InvalidArgumentError(
         "loss: the context has both an objective and a teacher; expected one of them");

@@ -2,7 +2,6 @@
 
 #include "zeroth/nn/logit_transform.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -14,12 +13,11 @@
 
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/tensor/host_floats.h"
 #include "zeroth/kernels/basic/basic.h"
 #include "zeroth/nn/distillation.h"
 #include "zeroth/nn/objective.h"
 #include "zeroth/nn/ops/divided.h"
-#include "zeroth/nn/ops/loss.h"
-#include "zeroth/nn/testing/capped_by_transform.h"
 #include "zeroth/nn/testing/gradient_check.h"
 
 namespace zeroth {
@@ -38,10 +36,10 @@ class ScaledSilu : public LogitTransform {
  public:
   explicit ScaledSilu(float scale) : scale_(scale) {}
 
-  absl::Status Forward(Context& context, const Tensor& logits) const override {
+  absl::Status Forward(Context& context, const Tensor& logits, const Tensor& out) const override {
     ZEROTH_RETURN_IF_ERROR(
-        kernels::Basic(context.kernels(), {.op = BasicOp::kSilu, .a = logits, .out = logits}));
-    return Scale(context, logits);
+        kernels::Basic(context.kernels(), {.op = BasicOp::kSilu, .a = logits, .out = out}));
+    return Scale(context, out);
   }
   absl::Status Backward(Context& context, const Tensor& logits,
                         const Tensor& gradients) const override {
@@ -59,45 +57,9 @@ class ScaledSilu : public LogitTransform {
   const float scale_;
 };
 
-// A head and hidden states of one type.
-struct Head {
-  explicit Head(DType type) : dtype(type) {
-    weight.set_data(Draw(weight.shape()));
-    weight.set_gradient_provider([this]() -> absl::Status {
-      ZEROTH_ASSIGN_OR_RETURN(Tensor gradient, bench.context->EmptyLike(weight.data()));
-      weight.set_grad(std::move(gradient));
-      return absl::OkStatus();
-    });
-    input = bench.context->MakeValue(Draw(Shape({2, 3, kDim})));
-  }
-  Tensor Draw(const Shape& shape) {
-    return CastTo(*bench.context, bench.Upload(shape, bench.Draw(shape.numel())), dtype).value();
-  }
-
-  const DType dtype;
-  testing::Bench bench;
-  Parameter weight{"head", Shape({kVocabulary, kDim})};
-  Value input;
-  Tensor targets =
-      Tensor::FromHost<int32_t>(*bench.device, Shape({2, 3}), absl::MakeConstSpan(kTargets),
-                                MemoryCategory::kActivations)
-          .value();
-
-  Doubles Host(const Tensor& tensor) {
-    const std::vector<float> values =
-        CastTo(*bench.context, tensor, DType::kFloat32).value().ToHost<float>().value();
-    return Doubles(values.begin(), values.end());
-  }
-};
-
-double Distance(const Doubles& a, const Doubles& b) {
-  EXPECT_EQ(a.size(), b.size());
-  double error = 0, square = 0;
-  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
-    error += (a[i] - b[i]) * (a[i] - b[i]);
-    square += b[i] * b[i];
-  }
-  return std::sqrt(error / square);
+Doubles Host(const Tensor& tensor) {
+  const std::vector<float> values = ToHostFloats(tensor).value();
+  return Doubles(values.begin(), values.end());
 }
 
 // transform(hidden * weight^T) of one row.
@@ -113,10 +75,8 @@ Doubles LogitsOf(const Doubles& hidden, size_t row, const Doubles& weight,
 
 // log(softmax(x / temperature)).
 Doubles LogSoftmax(Doubles x, double temperature) {
-  double sum = 0;
-  for (const double value : x) sum += std::exp(value / temperature);
-  for (double& value : x) value = value / temperature - std::log(sum);
-  return x;
+  for (double& value : x) value /= temperature;
+  return testing::LogSoftmax(std::move(x));
 }
 
 // The derivatives of `loss` by each element of `at`, by central differences.
@@ -133,58 +93,6 @@ Doubles Differences(Doubles at, const Loss& loss) {
     x = here;
   }
   return result;
-}
-
-TEST(LogitTransformTest, LossAndGradientsAreThoseOfALoopInDouble) {
-  const ScaledSilu of_student(1.5f), of_teacher(3.0f);
-  const DistillationOptions distillation = {0.25f, 2.0f, Divergence::kForward};
-  for (const bool has_teacher : {false, true}) {
-    for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
-      SCOPED_TRACE(std::string(DTypeName(dtype)) + (has_teacher ? " with a teacher" : ""));
-      Head head(dtype);
-      const Tensor teacher_hidden = head.Draw(Shape({2, 3, kDim}));
-      const Tensor teacher_weight = head.Draw(head.weight.shape());
-      const Distillation teacher = {
-          .teacher = {teacher_hidden, teacher_weight, /*logit_cap=*/0, &of_teacher},
-          .options = distillation};
-      const Doubles hidden = head.Host(head.input.data), weight = head.Host(head.weight.data());
-      const Doubles of_rows = head.Host(teacher_hidden), of_columns = head.Host(teacher_weight);
-      const auto loss_at = [&](const Doubles& h, const Doubles& w) {
-        double sum = 0;
-        for (size_t row = 0; row < kRows; ++row) {
-          if (kTargets[row] < 0) continue;
-          const Doubles logits = LogitsOf(h, row, w, of_student);
-          const double next = -LogSoftmax(logits, 1)[static_cast<size_t>(kTargets[row])];
-          const Doubles q = LogSoftmax(logits, 2);
-          const Doubles p = LogSoftmax(LogitsOf(of_rows, row, of_columns, of_teacher), 2);
-          double kl = 0;
-          for (size_t i = 0; i < kVocabulary; ++i) kl += std::exp(p[i]) * (p[i] - q[i]);
-          sum += has_teacher ? 0.25 * 4 * kl + 0.75 * next : next;
-        }
-        return sum / kCounted;
-      };
-
-      const auto run = [&] {
-        return DividedCrossEntropyOp(*head.bench.context, head.input, head.weight, head.targets,
-                                     /*logit_cap=*/0, &of_student);
-      };
-      const auto with_teacher = [&] {
-        const auto scope = head.bench.context->UseDistillation(teacher);
-        return run();
-      };
-      const absl::StatusOr<Value> loss = has_teacher ? with_teacher() : run();
-      ASSERT_TRUE(loss.ok()) << loss.status();
-      ASSERT_TRUE(Backward(*head.bench.context, *loss).ok());
-      const double expected = loss_at(hidden, weight);
-      EXPECT_NEAR(head.Host(loss->data)[0], expected, 1e-6 * expected);
-      const double tolerance = dtype == DType::kFloat32 ? 2e-6 : 5e-3;
-      const auto by_hidden = [&](const Doubles& h) { return loss_at(h, weight); };
-      const auto by_weight = [&](const Doubles& w) { return loss_at(hidden, w); };
-      EXPECT_LT(Distance(head.Host(head.input.node->grad), Differences(hidden, by_hidden)),
-                tolerance);
-      EXPECT_LT(Distance(head.Host(head.weight.grad()), Differences(weight, by_weight)), tolerance);
-    }
-  }
 }
 
 // The sum of losses, each weighted by its place.
@@ -209,58 +117,97 @@ class WeightedSum : public TokenObjective {
   }
 };
 
-TEST(LogitTransformTest, ASoftCapHasTheLossAndGradientsOfLogitCap) {
-  constexpr float kCap = 0.8f;
-  const testing::SoftCap transform(kCap);
-  for (const bool has_objective : {false, true}) {
-    std::vector<Doubles> losses, dhidden, dweight;
-    for (const int kind : {0, 1, 2}) {
-      Head head(DType::kFloat32);
-      Context& context = *head.bench.context;
-      context.set_loss_scale(8);
-      const auto run = [&]() -> absl::StatusOr<Value> {
-        if (kind == 0) {
-          return DividedCrossEntropyOp(context, head.input, head.weight, head.targets, 0,
-                                       &transform);
-        }
-        if (kind == 1) {
-          return DividedCrossEntropyOp(context, head.input, head.weight, head.targets, kCap);
-        }
-        return LinearCrossEntropyOp(context, head.input, head.weight, head.targets, kCap);
-      };
-      WeightedSum objective;
-      const auto with_objective = [&] {
-        const auto scope = context.UseObjective(objective);
-        return run();
-      };
-      const absl::StatusOr<Value> loss = has_objective ? with_objective() : run();
-      ASSERT_TRUE(loss.ok()) << loss.status();
-      ASSERT_TRUE(Backward(context, *loss).ok());
-      losses.push_back(head.Host(loss->data));
-      dhidden.push_back(head.Host(head.input.node->grad));
-      dweight.push_back(head.Host(head.weight.grad()));
+class LogitTransformTest : public ::testing::TestWithParam<DType> {
+ protected:
+  enum class Kind { kCrossEntropy, kTeacher, kObjective };
+  void ExpectLossAndGradients(Kind kind);
+};
+
+void LogitTransformTest::ExpectLossAndGradients(Kind kind) {
+  const ScaledSilu of_student(1.5f), of_teacher(3.0f);
+  testing::Bench bench;
+  Context& context = *bench.context;
+  context.set_loss_scale(8);
+  Parameter head("head", Shape({kVocabulary, kDim}));
+  bench.Own(head, 1.0f, GetParam());
+  const auto draw = [&](const Shape& shape) {
+    return bench.Upload(shape, bench.Draw(shape.numel()), GetParam());
+  };
+  const Value input = context.MakeValue(draw(Shape({2, 3, kDim})));
+  const Distillation teacher = {
+      .teacher = {draw(Shape({2, 3, kDim})), draw(head.shape()), /*logit_cap=*/0, &of_teacher},
+      .options = {0.25f, 2.0f, Divergence::kForward}};
+  const Doubles hidden = Host(input.data), weight = Host(head.data());
+  const Doubles teacher_hidden = Host(teacher.teacher.hidden);
+  const Doubles teacher_weight = Host(teacher.teacher.weight);
+  const auto loss_at = [&](const Doubles& h, const Doubles& w) {
+    double sum = 0;
+    for (size_t row = 0; row < kRows; ++row) {
+      if (kTargets[row] < 0) continue;
+      const Doubles logits = LogitsOf(h, row, w, of_student);
+      const double next = -LogSoftmax(logits, 1)[static_cast<size_t>(kTargets[row])];
+      if (kind == Kind::kCrossEntropy) sum += next / kCounted;
+      if (kind == Kind::kObjective) sum += next * static_cast<double>(row);
+      if (kind != Kind::kTeacher) continue;
+      const Doubles q = LogSoftmax(logits, 2);
+      const Doubles p = LogSoftmax(LogitsOf(teacher_hidden, row, teacher_weight, of_teacher), 2);
+      double kl = 0;
+      for (size_t i = 0; i < kVocabulary; ++i) kl += std::exp(p[i]) * (p[i] - q[i]);
+      sum += (0.25 * 4 * kl + 0.75 * next) / kCounted;
     }
-    EXPECT_EQ(losses[0], losses[1]);
-    for (const size_t other : {1, 2}) {
-      SCOPED_TRACE(other);
-      EXPECT_LT(Distance(losses[0], losses[other]), 1e-6);
-      EXPECT_LT(Distance(dhidden[0], dhidden[other]), 1e-6);
-      EXPECT_LT(Distance(dweight[0], dweight[other]), 1e-6);
-    }
-  }
+    return sum;
+  };
+
+  WeightedSum objective;
+  const Tensor targets =
+      Tensor::FromHost<int32_t>(*bench.device, Shape({2, 3}), absl::MakeConstSpan(kTargets),
+                                MemoryCategory::kActivations)
+          .value();
+  const auto run = [&] {
+    return DividedCrossEntropyOp(context, input, head, targets, /*logit_cap=*/0, &of_student);
+  };
+  const auto with_teacher = [&] {
+    const auto scope = context.UseDistillation(teacher);
+    return run();
+  };
+  const auto with_objective = [&] {
+    const auto scope = context.UseObjective(objective);
+    return run();
+  };
+  const absl::StatusOr<Value> loss = kind == Kind::kTeacher     ? with_teacher()
+                                     : kind == Kind::kObjective ? with_objective()
+                                                                : run();
+  ASSERT_TRUE(loss.ok()) << loss.status();
+  ASSERT_TRUE(Backward(context, *loss).ok());
+  const double expected = loss_at(hidden, weight);
+  EXPECT_NEAR(Host(loss->data)[0], expected, 1e-6 * expected);
+  const double tolerance = GetParam() == DType::kFloat32 ? 2e-6 : 5e-3;
+  const auto by_hidden = [&](const Doubles& h) { return 8 * loss_at(h, weight); };
+  const auto by_weight = [&](const Doubles& w) { return 8 * loss_at(hidden, w); };
+  EXPECT_LT(testing::RelativeDistance(ToHostFloats(input.node->grad).value(),
+                                      Differences(hidden, by_hidden)),
+            tolerance);
+  EXPECT_LT(
+      testing::RelativeDistance(ToHostFloats(head.grad()).value(), Differences(weight, by_weight)),
+      tolerance);
 }
 
-TEST(LogitTransformTest, ATransformAndACapAreRefused) {
-  Head head(DType::kFloat32);
-  const testing::SoftCap transform(1);
-  const absl::Status status =
-      DividedCrossEntropyOp(*head.bench.context, head.input, head.weight, head.targets,
-                            /*logit_cap=*/2, &transform)
-          .status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_NE(status.message().find("LogitCap() = 2 and a logit_transform(); expected one of them"),
-            std::string::npos)
-      << status;
+// Against a loop in double and its central differences.
+TEST_P(LogitTransformTest, CrossEntropy) { ExpectLossAndGradients(Kind::kCrossEntropy); }
+TEST_P(LogitTransformTest, Teacher) { ExpectLossAndGradients(Kind::kTeacher); }
+TEST_P(LogitTransformTest, Objective) { ExpectLossAndGradients(Kind::kObjective); }
+
+INSTANTIATE_TEST_SUITE_P(Types, LogitTransformTest,
+                         ::testing::Values(DType::kFloat32, DType::kBFloat16, DType::kFloat16),
+                         [](const auto& dtype) { return std::string(DTypeName(dtype.param)); });
+
+TEST(TransformLogitsTest, RefusesATransformAndACap) {
+  testing::Bench bench;
+  const ScaledSilu transform(1);
+  const Tensor logits = bench.Upload(Shape({1}), {1});
+  EXPECT_EQ(TransformLogits(*bench.context, logits, /*cap=*/2, &transform, logits),
+            absl::UnimplementedError("logits: the model has LogitCap() = 2 and a "
+                                     "logit_transform(); expected one of them"));
 }
 
 }  // namespace

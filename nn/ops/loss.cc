@@ -11,9 +11,8 @@
 
 namespace zeroth {
 
-absl::StatusOr<Value> LinearCrossEntropyOp(Context& context, const Value& hidden, Parameter& weight,
-                                           const Tensor& targets, float logit_cap) {
-  const Shape& shape = hidden.data.shape();
+absl::Status ExpectHead(const Tensor& hidden, const Parameter& weight, const Tensor& targets) {
+  const Shape& shape = hidden.shape();
   if (shape.rank() != 3 || weight.shape().rank() != 2 || shape.dim(2) != weight.shape().dim(1)) {
     return InvalidArgument("loss: hidden states ", shape.ToString(), " against head '",
                            weight.name(), "' ", weight.shape().ToString(),
@@ -24,6 +23,13 @@ absl::StatusOr<Value> LinearCrossEntropyOp(Context& context, const Value& hidden
                            targets.shape().ToString(), ", expected int32 [", shape.dim(0), ", ",
                            shape.dim(1), "]");
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Value> LinearCrossEntropyOp(Context& context, const Value& hidden, Parameter& weight,
+                                           const Tensor& targets, float logit_cap) {
+  ZEROTH_RETURN_IF_ERROR(ExpectHead(hidden.data, weight, targets));
+  const Shape& shape = hidden.data.shape();
   const int64_t rows = shape.dim(0) * shape.dim(1);
   LinearCrossEntropyArgs args;
   args.hidden = hidden.data.Reshape(Shape({rows, shape.dim(2)}));

@@ -2,12 +2,17 @@
 
 #pragma once
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 #include "zeroth/core/tensor/parameter.h"
 #include "zeroth/nn/tape.h"
 
 namespace zeroth {
+
+// InvalidArgument, with the shapes, unless `hidden` is [batch, seq, dim], the head's `weight`
+// [vocab, dim] and `targets` int32 [batch, seq].
+absl::Status ExpectHead(const Tensor& hidden, const Parameter& weight, const Tensor& targets);
 
 // Mean cross-entropy, [1], of hidden [batch, seq, dim] projected by weight [vocab, dim] against
 // targets int32 [batch, seq], which are ignored where they are -100. The sum over the others is

@@ -1,8 +1,9 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -19,6 +20,7 @@
 #include "zeroth/nn/ops/loss.h"
 #include "zeroth/nn/ops/norm.h"
 #include "zeroth/nn/ops/pointwise.h"
+#include "zeroth/nn/testing/capped_by_transform.h"
 #include "zeroth/nn/testing/gradient_check.h"
 #include "zeroth/nn/testing/one_rank.h"
 
@@ -27,6 +29,7 @@ namespace {
 
 using testing::Bench;
 using testing::CheckGradients;
+using testing::RelativeDistance;
 
 using Inputs = std::vector<Value>;
 
@@ -323,16 +326,9 @@ double Dot(const float* a, const float* b, size_t n) {
   return sum;
 }
 
-// Turns x into log(softmax(x)).
-void LogSoftmax(std::vector<double>& x) {
-  const double most = *std::max_element(x.begin(), x.end());
-  double sum = 0;
-  for (const double value : x) sum += std::exp(value - most);
-  for (double& value : x) value -= most + std::log(sum);
-}
-
 // Above 65,536 tokens and 128 rows, the logits of a student and a teacher are cut into chunks of
-// rows: here one of 65 and one of 64. Only some of them count, as the reference takes long.
+// rows: here one of 65 and one of 64. Only some of them count, as the reference takes long. The
+// student's logits are also capped by a transform in one case.
 TEST(LossOpTest, ATeacherOfSeveralChunksGivesTheLossAndGradientsOfTheWhole) {
   constexpr size_t kVocabulary = 66000;
   constexpr size_t kRows = 129;
@@ -340,7 +336,10 @@ TEST(LossOpTest, ATeacherOfSeveralChunksGivesTheLossAndGradientsOfTheWhole) {
   constexpr size_t kTeacherDim = 3;
   constexpr double kAlpha = 0.75;
   constexpr double kTemperature = 2;
+  constexpr double kCap = 3;
+  const testing::SoftCap cap(kCap);
   for (const Divergence divergence : {Divergence::kForward, Divergence::kReverse}) {
+    const testing::SoftCap* const transform = divergence == Divergence::kReverse ? &cap : nullptr;
     Bench bench;
     Parameter head("head", Shape({kVocabulary, kDim}));
     bench.Own(head);
@@ -363,7 +362,7 @@ TEST(LossOpTest, ATeacherOfSeveralChunksGivesTheLossAndGradientsOfTheWhole) {
     double counted = 0;
     std::vector<double> dhidden(kRows * kDim);
     std::vector<double> dhead(kVocabulary * kDim);
-    std::vector<double> next(kVocabulary), q(kVocabulary), p(kVocabulary);
+    std::vector<double> next(kVocabulary), q(kVocabulary), p(kVocabulary), slopes(kVocabulary, 1);
     const float* const weight = head.data().data<float>();
     for (size_t row = 0; row < kRows; ++row) {
       if (ids[row] < 0) continue;
@@ -371,12 +370,16 @@ TEST(LossOpTest, ATeacherOfSeveralChunksGivesTheLossAndGradientsOfTheWhole) {
       const float* const h = hidden.data() + row * kDim;
       for (size_t i = 0; i < kVocabulary; ++i) {
         next[i] = Dot(h, weight + i * kDim, kDim);
+        if (transform != nullptr) {
+          next[i] = kCap * std::tanh(next[i] / kCap);
+          slopes[i] = 1 - next[i] * next[i] / (kCap * kCap);
+        }
         q[i] = next[i] / kTemperature;
         p[i] = Dot(of_teacher.data() + row * kTeacherDim, teacher_head.data() + i * kTeacherDim,
                    kTeacherDim) /
                kTemperature;
       }
-      for (std::vector<double>* x : {&next, &q, &p}) LogSoftmax(*x);
+      for (std::vector<double>* x : {&next, &q, &p}) *x = testing::LogSoftmax(std::move(*x));
       double kl = 0;
       for (size_t i = 0; i < kVocabulary; ++i) {
         kl += divergence == Divergence::kForward ? std::exp(p[i]) * (p[i] - q[i])
@@ -388,36 +391,44 @@ TEST(LossOpTest, ATeacherOfSeveralChunksGivesTheLossAndGradientsOfTheWhole) {
         const double of_kl = divergence == Divergence::kForward
                                  ? std::exp(q[i]) - std::exp(p[i])
                                  : std::exp(q[i]) * (q[i] - p[i] - kl);
-        const double dlogit = kAlpha * kTemperature * of_kl +
-                              (1 - kAlpha) * (std::exp(next[i]) - (i == target ? 1 : 0));
+        const double dlogit =
+            slopes[i] * (kAlpha * kTemperature * of_kl +
+                         (1 - kAlpha) * (std::exp(next[i]) - (i == target ? 1 : 0)));
         for (size_t j = 0; j < kDim; ++j) {
           dhidden[row * kDim + j] += dlogit * static_cast<double>(weight[i * kDim + j]);
           dhead[i * kDim + j] += dlogit * static_cast<double>(h[j]);
         }
       }
     }
+    for (std::vector<double>* x : {&dhidden, &dhead}) {
+      for (double& value : *x) value /= counted;
+    }
 
     const auto with_teacher = bench.context->UseDistillation(teacher);
     const Value input = bench.context->MakeValue(bench.Upload(Shape({3, 43, kDim}), hidden));
     const absl::StatusOr<Value> loss =
-        DividedCrossEntropyOp(*bench.context, input, head, *targets, /*logit_cap=*/0);
+        DividedCrossEntropyOp(*bench.context, input, head, *targets, /*logit_cap=*/0, transform);
     ASSERT_TRUE(loss.ok()) << loss.status();
     ASSERT_TRUE(bench.tape.Backward().ok());
     EXPECT_NEAR(loss->data.data<float>()[0], expected / counted, 1e-5 * expected / counted);
-    const auto expect_near = [&](const Tensor& gradient, const std::vector<double>& values) {
-      ASSERT_EQ(gradient.numel(), static_cast<int64_t>(values.size()));
-      double error = 0;
-      double square = 0;
-      for (size_t i = 0; i < values.size(); ++i) {
-        const double value = values[i] / counted;
-        const double difference = static_cast<double>(gradient.data<float>()[i]) - value;
-        error += difference * difference;
-        square += value * value;
-      }
-      EXPECT_LT(std::sqrt(error), 1e-4 * std::sqrt(square));
-    };
-    expect_near(input.node->grad, dhidden);
-    expect_near(head.grad(), dhead);
+    EXPECT_LT(RelativeDistance(input.node->grad.ToHost<float>().value(), dhidden), 1e-4);
+    EXPECT_LT(RelativeDistance(head.grad().ToHost<float>().value(), dhead), 1e-4);
+  }
+}
+
+TEST(LossOpTest, ExpectsHiddenStatesAsWideAsTheHead) {
+  Bench bench;
+  Parameter head("head", Shape({11, 5}));
+  bench.Own(head);
+  const Tensor targets = bench.Upload(Shape({2, 3}), bench.Draw(6));
+  for (const Shape& shape : {Shape({2, 3, 4}), Shape({2, 3, 6}), Shape({30})}) {
+    const Value hidden = bench.context->MakeValue(bench.Upload(shape, bench.Draw(shape.numel())));
+    const absl::Status status =
+        DividedCrossEntropyOp(*bench.context, hidden, head, targets).status();
+    EXPECT_EQ(status.message(), "loss: hidden states " + shape.ToString() +
+                                    " against head 'head' [11, 5], expected [batch, seq, dim] and "
+                                    "[vocab, dim]");
+    EXPECT_EQ(status, LinearCrossEntropyOp(*bench.context, hidden, head, targets).status());
   }
 }
 

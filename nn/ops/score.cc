@@ -10,6 +10,7 @@
 #include "zeroth/kernels/gemm/gemm.h"
 #include "zeroth/nn/objective.h"
 #include "zeroth/nn/ops/divided.h"
+#include "zeroth/nn/ops/loss.h"
 
 namespace zeroth {
 
@@ -23,16 +24,11 @@ absl::StatusOr<Value> ScoreLossOp(Context& context, const Value& hidden, Paramet
   }
   // Every tensor rank has the whole head, and computes the same.
   ZEROTH_ASSIGN_OR_RETURN(const Value all, AllRowsOp(context, hidden, weight.name()));
+  ZEROTH_RETURN_IF_ERROR(ExpectHead(all.data, weight, targets));
   const Shape& shape = all.data.shape();
-  if (shape.rank() != 3 || weight.shape() != Shape({1, shape.dim(2)})) {
-    return InvalidArgument("loss: hidden states ", shape.ToString(), " against head '",
-                           weight.name(), "' ", weight.shape().ToString(),
-                           ", expected [batch, seq, dim] and [1, dim]");
-  }
-  if (targets.dtype() != DType::kInt32 || targets.shape() != Shape({shape.dim(0), shape.dim(1)})) {
-    return InvalidArgument("loss: targets are ", DTypeName(targets.dtype()), " ",
-                           targets.shape().ToString(), ", expected int32 [", shape.dim(0), ", ",
-                           shape.dim(1), "]");
+  if (weight.shape().dim(0) != 1) {
+    return InvalidArgument("loss: head '", weight.name(), "' is ", weight.shape().ToString(),
+                           ", expected [1, dim], which scores texts");
   }
   const int64_t rows = shape.dim(0) * shape.dim(1);
   const Tensor states = all.data.Reshape(Shape({rows, shape.dim(2)}));

@@ -26,9 +26,9 @@ class SoftCap : public LogitTransform {
  public:
   explicit SoftCap(float cap) : cap_(cap) {}
 
-  absl::Status Forward(Context& context, const Tensor& logits) const override {
+  absl::Status Forward(Context& context, const Tensor& logits, const Tensor& out) const override {
     return kernels::Basic(context.kernels(),
-                          {.op = BasicOp::kSoftCap, .a = logits, .out = logits, .scalar = cap_});
+                          {.op = BasicOp::kSoftCap, .a = logits, .out = out, .scalar = cap_});
   }
   // The slope is 1 - tanh(logit / cap)^2.
   absl::Status Backward(Context& context, const Tensor& logits,
@@ -46,11 +46,14 @@ class SoftCap : public LogitTransform {
   const float cap_;
 };
 
-// `model`, without a cap itself, with one by a transform.
+// Wraps `model`, which has no cap, and caps its logits by a transform. `config` describes both.
 class CappedByTransform : public LanguageModel {
  public:
-  CappedByTransform(std::unique_ptr<LanguageModel> model, float cap)
-      : LanguageModel(""), model_(AddChild(std::move(model))), cap_(cap) {}
+  CappedByTransform(std::unique_ptr<LanguageModel> model, float cap, nlohmann::json config)
+      : LanguageModel(""),
+        model_(AddChild(std::move(model))),
+        cap_(cap),
+        config_(std::move(config)) {}
 
   int64_t vocab_size() const override { return model_->vocab_size(); }
   int64_t max_seq_len() const override { return model_->max_seq_len(); }
@@ -58,7 +61,7 @@ class CappedByTransform : public LanguageModel {
   absl::StatusOr<std::vector<DivisionRule>> DivisionRules() const override {
     return model_->DivisionRules();
   }
-  nlohmann::json HfConfig() const override { return model_->HfConfig(); }
+  nlohmann::json HfConfig() const override { return config_; }
 
  protected:
   absl::StatusOr<Value> Hidden(Context& context, const Tensor& tokens) override {
@@ -70,7 +73,7 @@ class CappedByTransform : public LanguageModel {
   int64_t AttentionWidth() const override { return 0; }
 
  private:
-  // Names what another model has protected.
+  // Makes protected members of another LanguageModel accessible.
   struct Protected : LanguageModel {
     using LanguageModel::head;
     using LanguageModel::Hidden;
@@ -78,17 +81,19 @@ class CappedByTransform : public LanguageModel {
 
   LanguageModel* const model_;
   const SoftCap cap_;
+  const nlohmann::json config_;
 };
 
 // Returns the model of a config.json of gemma2, whose "final_logit_softcapping" is a transform.
-inline absl::StatusOr<std::unique_ptr<LanguageModel>> CapByTransform(nlohmann::json config,
+inline absl::StatusOr<std::unique_ptr<LanguageModel>> CapByTransform(const nlohmann::json& config,
                                                                      const ModelOptions& options) {
   const auto cap = config.at("final_logit_softcapping").get<float>();
-  config["model_type"] = "gemma2";
-  config["final_logit_softcapping"] = nullptr;
+  nlohmann::json uncapped = config;
+  uncapped["model_type"] = "gemma2";
+  uncapped["final_logit_softcapping"] = nullptr;
   ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model,
-                          ModelRegistry::Create(config, options));
-  return std::make_unique<CappedByTransform>(std::move(model), cap);
+                          ModelRegistry::Create(uncapped, options));
+  return std::make_unique<CappedByTransform>(std::move(model), cap, config);
 }
 
 }  // namespace zeroth::testing

@@ -2,8 +2,10 @@
 
 #include "zeroth/nn/testing/gradient_check.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <limits>
 #include <utility>
 
 #include "gtest/gtest.h"
@@ -86,9 +88,11 @@ Bench::Bench(const std::string& device_type) {
   context = std::make_unique<Context>(*device, *kernels, tape);
 }
 
-Tensor Bench::Upload(const Shape& shape, const std::vector<float>& values) {
+Tensor Bench::Upload(const Shape& shape, const std::vector<float>& values, DType dtype) {
   absl::StatusOr<Tensor> tensor =
       Tensor::FromHost<float>(*device, shape, values, MemoryCategory::kActivations);
+  ZEROTH_CHECK(tensor.ok());
+  tensor = CastTo(*context, *tensor, dtype);
   ZEROTH_CHECK(tensor.ok());
   return *std::move(tensor);
 }
@@ -99,11 +103,11 @@ std::vector<float> Bench::Draw(int64_t count, float scale) {
   return values;
 }
 
-void Bench::Own(Parameter& parameter, float scale) {
-  parameter.set_data(Upload(parameter.shape(), Draw(parameter.numel(), scale)));
-  parameter.set_gradient_provider([this, &parameter] {
-    parameter.set_grad(
-        Upload(parameter.shape(), std::vector<float>(static_cast<size_t>(parameter.numel()), NAN)));
+void Bench::Own(Parameter& parameter, float scale, DType dtype) {
+  parameter.set_data(Upload(parameter.shape(), Draw(parameter.numel(), scale), dtype));
+  parameter.set_gradient_provider([this, &parameter, dtype] {
+    const std::vector<float> unwritten(static_cast<size_t>(parameter.numel()), NAN);
+    parameter.set_grad(Upload(parameter.shape(), unwritten, dtype));
     return absl::OkStatus();
   });
 }
@@ -150,6 +154,25 @@ void CheckGradients(Bench& bench, const std::vector<Shape>& shapes,
     parameters[i]->set_grad(Tensor());
   }
   EXPECT_NEAR(analytic, numeric, 5e-3 * std::abs(numeric) + 5e-3);
+}
+
+double RelativeDistance(const std::vector<float>& values, const std::vector<double>& expected) {
+  if (values.size() != expected.size()) return std::numeric_limits<double>::infinity();
+  double error = 0, square = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const double difference = static_cast<double>(values[i]) - expected[i];
+    error += difference * difference;
+    square += expected[i] * expected[i];
+  }
+  return std::sqrt(error / square);
+}
+
+std::vector<double> LogSoftmax(std::vector<double> x) {
+  const double most = *std::max_element(x.begin(), x.end());
+  double sum = 0;
+  for (const double value : x) sum += std::exp(value - most);
+  for (double& value : x) value -= most + std::log(sum);
+  return x;
 }
 
 }  // namespace zeroth::testing

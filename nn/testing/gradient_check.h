@@ -14,6 +14,7 @@
 
 #include "absl/status/statusor.h"
 
+#include "zeroth/core/base/dtype.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/tensor/parameter.h"
 #include "zeroth/kernels/kernels.h"
@@ -30,11 +31,12 @@ struct Bench {
   Tape tape;
   std::unique_ptr<Context> context;
 
-  Tensor Upload(const Shape& shape, const std::vector<float>& values);
+  Tensor Upload(const Shape& shape, const std::vector<float>& values,
+                DType dtype = DType::kFloat32);
   // Standard normal times `scale`; every call draws anew.
   std::vector<float> Draw(int64_t count, float scale = 1.0f);
   // Gives a parameter storage: drawn values, and gradients on demand.
-  void Own(Parameter& parameter, float scale = 1.0f);
+  void Own(Parameter& parameter, float scale = 1.0f, DType dtype = DType::kFloat32);
 
  private:
   uint64_t draws_ = 0;
@@ -48,5 +50,10 @@ using Forward =
     std::function<absl::StatusOr<Value>(Context& context, const std::vector<Value>& inputs)>;
 void CheckGradients(Bench& bench, const std::vector<Shape>& inputs,
                     const std::vector<Parameter*>& parameters, const Forward& forward);
+
+// |values - expected| / |expected|, of Euclidean norms; infinite if their sizes differ.
+double RelativeDistance(const std::vector<float>& values, const std::vector<double>& expected);
+// log(softmax(x)).
+std::vector<double> LogSoftmax(std::vector<double> x);
 
 }  // namespace zeroth::testing
