@@ -63,11 +63,11 @@ absl::StatusOr<HfDirectory> HfDirectory::Open(const std::string& path) {
   }
   const std::string config_path = (fs::path(path) / "config.json").string();
   if (!fs::exists(config_path, error)) {
-    const std::string model = (fs::path(path) / "final").string();
-    const bool is_run = fs::exists(fs::path(model) / "config.json", error);
+    const std::string final_model = (fs::path(path) / "final").string();
+    const bool is_run = fs::exists(fs::path(final_model) / "config.json", error);
     return absl::NotFoundError(
-        absl::StrCat(path, ": has no config.json; ", kExpected,
-                     is_run ? absl::StrCat("; did you mean ", model, "?") : ""));
+        absl::StrCat(path, ": has no config.json; ",
+                     is_run ? absl::StrCat("did you mean ", final_model, "? ") : "", kExpected));
   }
   ZEROTH_ASSIGN_OR_RETURN(HfConfig config, HfConfig::Load(config_path));
   ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<const HfWeights> weights, HfWeights::Open(path));

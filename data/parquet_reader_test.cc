@@ -121,11 +121,11 @@ TEST_F(ParquetReaderTest, TheTrainerReadsEachKindOfRecord) {
   EXPECT_THAT(TextOf(PathOf("columns"), "prompt=question,completion=answer"),
               HasSubstr("ax|by|az|"));
   EXPECT_THAT(TextOf(PathOf("columns"), "text=answer"), "x|y|z|");
-  // The byte tokenizer has no chat template. Alpaca records do not need one; the other kinds do.
+  // The byte tokenizer writes no conversations. Alpaca records do not need one; the other kinds do.
   EXPECT_THAT(TextOf(PathOf("alpaca")), HasSubstr("Below is an instruction"));
   EXPECT_THAT(description_, HasSubstr("(Alpaca)"));
   for (const char* const name : {"messages", "conversations"}) {
-    EXPECT_THAT(TextOf(PathOf(name)), HasSubstr("template")) << name;
+    EXPECT_THAT(TextOf(PathOf(name)), HasSubstr("has no special tokens")) << name;
   }
 }
 

@@ -98,8 +98,7 @@ absl::Status ExpectedPairsError(absl::string_view path, absl::string_view what, 
   }
   return InvalidArgument(path, ": holds ", what,
                          ", but the objective learns from pairs, expected records {\"prompt\": "
-                         "\"...\", \"chosen\": \"...\", \"rejected\": \"...\"}; "
-                         "--objective=kto learns from completions with a \"label\"");
+                         "\"...\", \"chosen\": \"...\", \"rejected\": \"...\"}");
 }
 
 absl::StatusOr<ColumnNames> ColumnNames::Parse(absl::string_view text) {

@@ -287,8 +287,7 @@ absl::StatusOr<nlohmann::json> PresetConfig(absl::string_view name) {
   const absl::string_view last = name.substr(name.rfind('/') + 1);
   return InvalidArgument(
       "unknown model '", name, "'", InsteadOf(last, kElsewhere, PresetNames()),
-      "; --init_from takes a Hugging Face directory, and --model the config.json "
-      "of one, to train from scratch");
+      "; a Hugging Face directory is for --init_from, its config.json for --model (from scratch)");
 }
 
 std::vector<std::string> PresetNames() {

@@ -110,6 +110,7 @@ TEST(PresetsTest, AnUnknownNameListsTheKnownOnes) {
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   for (const std::string& name : PresetNames())
     EXPECT_NE(status.ToString().find(name), std::string::npos) << status;
+  EXPECT_NE(status.ToString().find("its config.json for --model"), std::string::npos) << status;
 }
 
 // The configuration that a model reports builds the same model again.

@@ -16,10 +16,13 @@ TEST(FlagHintsTest, OtherFrameworksNamesAreKnown) {
   EXPECT_EQ(DidYouMean("per_device_train_batch_size"), "; did you mean --batch_size?");
   // These are spellings of Megatron-LM and Lightning.
   EXPECT_EQ(DidYouMean("micro-batch-size"), "; did you mean --batch_size?");
+  // torchtitan's names have a section.
+  EXPECT_EQ(DidYouMean("parallelism.tensor_parallel_degree"), "; did you mean --tensor_parallel?");
+  EXPECT_EQ(DidYouMean("use_wandb"), "; did you mean tools/watch/follow.py --to=wandb?");
   EXPECT_EQ(DidYouMean("bf16"), "; did you mean --param_dtype=bf16 --reduce_dtype=bf16?");
 }
 
-// beta1 is spelled more alike, but is another number.
+// beta1 is nearer in spelling, but is AdamW's.
 TEST(FlagHintsTest, TheBetaOfPreferencesIsNotAdamWs) {
   EXPECT_EQ(DidYouMean("beta"), "; did you mean --preference_beta?");
 }

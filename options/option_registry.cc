@@ -321,8 +321,8 @@ absl::Status ReadConfig(const std::string& path, TrainOptions& options) {
     const toml::source_position place = parsed.error().source().begin;
     return InvalidArgument(
         path, ":", place.line, ":", place.column, ": ", std::string(parsed.error().description()),
-        "; expected lines of TOML as steps = 500 or data = \"books\", text in quotes, "
-        "each key once");
+        "; expected TOML such as steps = 500 or data = \"books\": text is quoted, and each key "
+        "occurs once");
   }
   std::vector<std::pair<int64_t, std::string>> wrong;  // by line
   for (const auto& [key, node] : parsed.table()) {

@@ -57,7 +57,8 @@ absl::StatusOr<std::vector<std::string>> Candidates(const TrainOptions& options,
     ZEROTH_ASSIGN_OR_RETURN(const bool is_there, PathExists(named));
     if (is_there) return std::vector<std::string>{named};
     const std::string run = fs::path(named).parent_path().string();
-    ZEROTH_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, ListCheckpoints(run));
+    // The newest checkpoint is a hint only: a run that cannot be listed has none.
+    const std::vector<int64_t> steps = ListCheckpoints(run).value_or(std::vector<int64_t>());
     return absl::NotFoundError(absl::StrCat(
         "--resume=", options.resume, ": there is no such checkpoint",
         steps.empty() ? ""
@@ -73,9 +74,10 @@ absl::StatusOr<std::vector<std::string>> Candidates(const TrainOptions& options,
     paths.push_back(CheckpointPath(named, *step));
   }
   if (paths.empty() && !is_auto) {
-    return absl::NotFoundError(absl::StrCat("--resume=", options.resume,
-                                            ": no checkpoint there; expected a directory step-N, "
-                                            "or one that holds such; auto takes those of --out"));
+    return absl::NotFoundError(
+        absl::StrCat("--resume=", options.resume,
+                     ": no checkpoint there; expected a directory step-N, "
+                     "or a run's directory; --resume=auto takes the newest in --out"));
   }
   return paths;
 }

@@ -43,7 +43,7 @@ std::optional<Straggler> StragglerDetector::now() const {
 }
 
 std::optional<Straggler> StragglerDetector::worst() const {
-  if (worst_sum_ <= std::max(kTolerated * seconds_, kNoticed)) return std::nullopt;
+  if (worst_sum_ <= std::max(kTolerated * seconds_, kLeastSeconds)) return std::nullopt;
   return worst_;
 }
 

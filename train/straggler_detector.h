@@ -31,7 +31,8 @@ struct Straggler {
 class StragglerDetector {
  public:
   static constexpr double kTolerated = 0.02;
-  static constexpr double kNoticed = 1;  // seconds; other programs delay the ranks of any run
+  // Delays below a second are noise of other programs.
+  static constexpr double kLeastSeconds = 1;
 
   explicit StragglerDetector(int ranks) : ranks_(static_cast<size_t>(ranks)) {}
 
@@ -40,7 +41,7 @@ class StragglerDetector {
   // Returns the current period with the largest sum, or nullopt if all ranks are in time.
   std::optional<Straggler> now() const;
   // Returns the worst of all periods so far, each counted up to its largest sum. nullopt if that
-  // sum is at most kTolerated of the time of all steps, or at most kNoticed.
+  // sum is at most kTolerated of the time of all steps, or at most kLeastSeconds.
   std::optional<Straggler> worst() const;
 
  private:

@@ -55,7 +55,7 @@ TEST(StragglerDetectorTest, APeriodThatIsOverIsRemembered) {
   EXPECT_NEAR(ranks.worst()->mean_seconds, 2.0, 1e-12);
 }
 
-// Milliseconds are nothing to act on, even if they are most of a short run.
+// A total delay below a second is not reported, even if it is most of a short run.
 TEST(StragglerDetectorTest, APeriodCountsFromASecondOn) {
   StragglerDetector ranks(2);
   for (int step = 1; step <= 10; ++step) ranks.Add(step, {0.0, 0.05}, 0.06);

@@ -87,9 +87,12 @@ std::vector<std::string> Hints(absl::string_view unknown,
                                absl::Span<const NamedElsewhere> elsewhere,
                                absl::Span<const std::string> ours, absl::string_view prefix) {
   const std::string name = Plain(unknown);
-  for (const NamedElsewhere& known : elsewhere) {
-    const std::vector<absl::string_view> names = absl::StrSplit(known.names, ' ');
-    if (std::find(names.begin(), names.end(), name) != names.end()) return {known.ours};
+  // Some programs write the section before a name, as in parallelism.tensor_parallel_degree.
+  for (const std::string& spelled : {name, Plain(unknown.substr(unknown.rfind('.') + 1))}) {
+    for (const NamedElsewhere& known : elsewhere) {
+      const std::vector<absl::string_view> names = absl::StrSplit(known.names, ' ');
+      if (std::find(names.begin(), names.end(), spelled) != names.end()) return {known.ours};
+    }
   }
   std::vector<std::string> hints = NamesWithOtherNumbers(name, ours);
   if (hints.empty()) hints = SimilarNames(name, ours);

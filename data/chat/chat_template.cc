@@ -64,14 +64,12 @@ absl::StatusOr<ChatTemplate> ChatTemplate::Named(absl::string_view name,
     if (name != plain.name) continue;
     for (const absl::string_view token : plain.tokens) {
       if (tokenizer.Find(token).has_value()) continue;
-      const bool takes_tokens = dynamic_cast<const ByteTokenizer*>(&tokenizer) == nullptr;
-      return InvalidArgument("the chat template ", name, " needs a token ", token,
-                             ", which the tokenizer (", tokenizer.name(),
-                             ") does not have; expected the --tokenizer of a model that chats in "
-                             "this format, or another "
-                             "--chat_template",
-                             takes_tokens ? ", or --new_tokens=" : "",
-                             takes_tokens ? absl::StrJoin(plain.tokens, ",") : "");
+      return InvalidArgument(
+          "the chat template ", name, " needs a token ", token, ", which the tokenizer (",
+          tokenizer.name(),
+          ") does not have; expected the --tokenizer of a model that chats in this format, another "
+          "--chat_template, or, to train with a tokenizer.json, --new_tokens=",
+          absl::StrJoin(plain.tokens, ","));
     }
     // A token since Mistral's version 0.3, text before it.
     const bool has_token = tokenizer.Find("[/INST]").has_value();

@@ -227,15 +227,66 @@ TEST(ChatTemplateTest, ConversationsOtherThanTheirPromptsAreRefused) {
   EXPECT_THAT(chat->Render(kTalk).status().message(),
               AllOf(HasSubstr("writes \"5<|im_start|>system"),
                     HasSubstr("but as a prompt \"<|im_start|>system")));
-  // A prompt that opens the reply of another role would ask what was never trained.
-  const auto other_role = ChatTemplate::FromJinja(
-      R"({% for m in messages %}{{ '<|im_start|>' + m.role + ': ' + m.content + '<|im_end|>' }}{% endfor %}
-{%- if add_generation_prompt %}{{ '<|im_start|>bot: ' }}{% endif %})",
-      *tokenizer);
-  ASSERT_TRUE(other_role.ok()) << other_role.status();
-  EXPECT_THAT(other_role->Render({{"user", "a"}, {"assistant", "b"}}).status().message(),
-              AllOf(HasSubstr("<|im_start|>assistant: b"), HasSubstr("<|im_start|>bot: "),
-                    HasSubstr("cannot be said which tokens are the assistant's")));
+}
+
+TEST(ChatTemplateTest, PromptsOfAnotherRoleAreRefused) {
+  const auto tokenizer = Open("qwen2");
+  const std::vector<ChatMessage> talk(kTalk.begin() + 1, kTalk.end());
+  for (const auto& [before, after] : std::vector<std::pair<std::string, std::string>>{
+           {"<|im_start|>", ": "}, {"\n<|", "|>"}, {"\n\n", ":"}}) {
+    const auto chat = ChatTemplate::FromJinja(
+        absl::StrCat("{% for m in messages %}{{ '", before, "' + m.role + '", after,
+                     "' + m.content + '<|im_end|>' }}{% endfor %}",
+                     "{%- if add_generation_prompt %}{{ '", before, "bot", after,
+                     "' }}{% endif %}"),
+        *tokenizer);
+    ASSERT_TRUE(chat.ok()) << chat.status();
+    for (const size_t count : {2, 4}) {
+      EXPECT_THAT(chat->Render(absl::MakeConstSpan(talk).first(count)).status().message(),
+                  AllOf(HasSubstr(absl::StrCat("assistant", after, "Hi there.")),
+                        HasSubstr(absl::StrCat("bot", after)),
+                        HasSubstr("Expected a prompt that opens a reply as conversations do")))
+          << before;
+    }
+  }
+}
+
+// Prompts and replies of the same role may go on with different tags, tokens and channels.
+TEST(ChatTemplateTest, PromptsMayDifferBehindTheRole) {
+  nlohmann::json json = *ReadJsonFile("tests/testdata/tokenizers/qwen2/tokenizer.json");
+  AddTokens(json, 903, {"<|channel|>", "<|message|>", "<|assistant|>"});
+  const TemporaryDirectory dir;
+  dir.Write("tokenizer.json", json.dump());
+  const auto tokenizer = OpenTokenizer(dir.path());
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  struct Case {
+    std::string opening;  // of a prompt and of replies
+    std::string prompt;
+    std::string earlier;
+    std::string last;
+  };
+  for (const Case& c :
+       std::vector<Case>{{"<|assistant|>", "<think>", "<answer>", "<answer>"},
+                         {"<|im_start|>assistant\n", "[THINK]", "[ANSWER]", "[ANSWER]"},
+                         {"<|im_start|>assistant<|channel|>", "analysis<|message|>",
+                          "final<|message|>", "final<|message|>"},
+                         {"<|assistant|>", "final\n", "", "final\n"}}) {
+    SCOPED_TRACE(c.opening + c.prompt);
+    const auto chat = ChatTemplate::FromJinja(
+        absl::StrCat("{% for m in messages %}{% if m.role == 'user' %}<|im_start|>user ",
+                     "{% else %}", c.opening, "{% if loop.last %}", "{{ '", c.last, "' }}",
+                     "{% else %}{{ '", c.earlier, "' }}{% endif %}{% endif %}",
+                     "{{ m.content }}<|im_end|>{% endfor %}{% if add_generation_prompt %}",
+                     c.opening, "{{ '", c.prompt, "' }}{% endif %}"),
+        **tokenizer);
+    ASSERT_TRUE(chat.ok()) << chat.status();
+    EXPECT_EQ(
+        Spelled(*chat, **tokenizer, {kTalk.begin() + 1, kTalk.end()}),
+        absl::StrCat("<|im_start|>user Hello!<|im_end|>", c.opening, "{", c.earlier,
+                     "Hi there.<|im_end|>}<|im_start|>user Bye<|im_end|>", c.opening,
+                     // A reply begins where its prompt ends.
+                     c.last == c.prompt ? c.last + "{" : "{" + c.last, "See you.<|im_end|>}"));
+  }
 }
 
 // The shapes of other published templates.
@@ -684,7 +735,7 @@ TEST(ChatTemplateTest, NamesNeedTheirTokens) {
   EXPECT_THAT(ChatTemplate::Named("llama3", *tokenizer).status().message(),
               HasSubstr("<|begin_of_text|>"));
   EXPECT_THAT(ChatTemplate::Named("chatml", ByteTokenizer()).status().message(),
-              HasSubstr("<|im_start|>"));
+              HasSubstr("with a tokenizer.json, --new_tokens=<|im_start|>,<|im_end|>"));
   EXPECT_THAT(ChatTemplate::Named("gemma", *tokenizer).status().message(),
               HasSubstr("chatml, llama3, mistral, or the path"));
 }
@@ -750,8 +801,15 @@ TEST(ChatTemplateTest, OpensWhatIsBesideATokenizer) {
   EXPECT_THAT(none.status().message(), HasSubstr("--chat_template"));
   const std::string named = ChatTemplate::Named("chatml", *tokenizer)->jinja();
   EXPECT_EQ(OpenChatTemplate("chatml", dir.path(), *tokenizer)->jinja(), named);
-  EXPECT_THAT(OpenChatTemplate("auto", "", ByteTokenizer()).status().message(),
-              AllOf(HasSubstr("the tokenizer (byte) has no"), HasSubstr("--tokenizer=PATH")));
+  for (const std::string path : {"", "byte"}) {
+    for (const std::string choice : {"auto", "chatml", "x.jinja"}) {
+      const auto of_bytes = OpenChatTemplate(choice, path, ByteTokenizer());
+      EXPECT_THAT(of_bytes.status().message(),
+                  AllOf(HasSubstr("the byte tokenizer has no special tokens"),
+                        HasSubstr("name the --tokenizer of a model that chats")));
+      EXPECT_EQ(absl::IsNotFound(of_bytes.status()), choice == "auto");
+    }
+  }
   EXPECT_THAT(OpenChatTemplate(dir.File("no.jinja"), "", *tokenizer).status().message(),
               HasSubstr("--chat_template: cannot open"));
   EXPECT_THAT(

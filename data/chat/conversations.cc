@@ -82,15 +82,12 @@ struct LongExamples {
         absl::StrCat("of ", examples, " examples, ", changed + left_out,
                      " are longer than --seq_len=", seq_len, ", the first in ", first);
     const std::string hold = absl::StrCat("--seq_len=", longest - 1, " would hold the longest");
+    constexpr char kLeftOut[] = " left out, since the assistant says nothing before the cut; ";
     switch (on_long) {
       case OnLong::kTruncate:
-        return absl::StrCat(are, ": ",
-                            left_out == 0 ? "they are cut there"
-                            : changed == 0
-                                ? "they are left out, since nothing before it is learned"
-                                : absl::StrCat(changed, " are cut there, and ", left_out,
-                                               " left out, since nothing before it is learned"),
-                            "; ", hold);
+        if (left_out == 0) return absl::StrCat(are, ": they are cut there; ", hold);
+        if (changed == 0) return absl::StrCat(are, ": they are", kLeftOut, hold);
+        return absl::StrCat(are, ": ", changed, " are cut there, and ", left_out, kLeftOut, hold);
       case OnLong::kSplit:
         return absl::StrCat(are, ": they are split; ", hold);
       case OnLong::kDrop:
@@ -281,11 +278,15 @@ absl::Status AddFile(const DataFile& file, const ChatTemplate* chat, const Token
                      const ConversationOptions& options, Sink& sink) {
   ZEROTH_ASSIGN_OR_RETURN(const RecordKind kind,
                           KindOfFirstRecord(file, options.columns, options.pairs));
-  const bool is_judged = options.judgements && (kind == RecordKind::kPromptCompletion ||
-                                                kind == RecordKind::kPromptMessages);
-  if (options.pairs && !IsPair(kind) && !is_judged) {
-    return ExpectedPairsError(file.path, absl::StrCat(NameOf(kind), " records"),
-                              options.judgements);
+  const bool may_be_judged =
+      kind == RecordKind::kPromptCompletion || kind == RecordKind::kPromptMessages;
+  if (options.pairs && !IsPair(kind) && !(options.judgements && may_be_judged)) {
+    const absl::Status error =
+        ExpectedPairsError(file.path, absl::StrCat(NameOf(kind), " records"), options.judgements);
+    return !may_be_judged ? error
+                          : InvalidArgument(error.message(),
+                                            "; if they have a \"label\", they are judged answers, "
+                                            "which the trainer's --objective=kto learns from");
   }
   if (IsPair(kind) && !options.pairs) {
     return InvalidArgument(file.path,

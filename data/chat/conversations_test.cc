@@ -184,6 +184,11 @@ TEST_F(ConversationsTest, LongConversationsAreCutAndSaid) {
   const auto none = Encode(Line(long_question, "x"), {31, false});
   EXPECT_EQ(none.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(none.status().message(), HasSubstr("nothing is left to learn: of 1 examples, 1"));
+  EXPECT_THAT(none.status().message(), HasSubstr("they are left out, since the assistant says"));
+  const auto all_cut =
+      Encode(absl::StrCat(Line("short", "one"), Line("a", long_answer)), {31, false});
+  ASSERT_TRUE(all_cut.ok()) << all_cut.status();
+  EXPECT_THAT((*all_cut)->notes(), testing::ElementsAre(HasSubstr("they are cut there; ")));
 }
 
 // Every token of the answer is learned once, after the token before it.

@@ -11,6 +11,7 @@
 #include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/data/chat/chat_template.h"
+#include "zeroth/data/tokenizer.h"
 #include "zeroth/formats/hf_tokenizer.h"
 #include "zeroth/formats/hugging_face.h"
 #include "zeroth/formats/json_fields.h"
@@ -51,6 +52,13 @@ absl::StatusOr<SpecialTokens> ReadSpecialTokens(const std::string& directory,
 absl::StatusOr<ChatTemplate> OpenChatTemplate(absl::string_view choice,
                                               const std::string& tokenizer_path,
                                               const Tokenizer& tokenizer) {
+  if (dynamic_cast<const ByteTokenizer*>(&tokenizer) != nullptr) {
+    // Data without conversations need no template, unless one is named.
+    return absl::Status(
+        choice == "auto" ? absl::StatusCode::kNotFound : absl::StatusCode::kInvalidArgument,
+        "the byte tokenizer has no special tokens, so it cannot write conversations; name the "
+        "--tokenizer of a model that chats");
+  }
   const bool is_file = absl::EndsWith(choice, ".jinja");
   if (choice != "auto" && !is_file) return ChatTemplate::Named(choice, tokenizer);
   std::error_code ignored;
@@ -73,12 +81,6 @@ absl::StatusOr<ChatTemplate> OpenChatTemplate(absl::string_view choice,
                              " is empty, expected a Jinja template");
     }
     found.jinja = *std::move(jinja);
-  }
-  if (found.jinja.empty() && tokenizer_path.empty()) {
-    return absl::NotFoundError(
-        absl::StrCat("the tokenizer (", tokenizer.name(),
-                     ") has no chat template; name a model that chats by --init_from=PATH, its "
-                     "tokenizer by --tokenizer=PATH, or a template by --chat_template=FILE.jinja"));
   }
   if (found.jinja.empty()) {
     return absl::NotFoundError(absl::StrCat(

@@ -25,6 +25,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class PairsTest : public testing::Test {
  protected:
@@ -374,7 +375,10 @@ TEST_F(PairsTest, PairsAndOtherRecordsAreKeptApart) {
               AllOf(HasSubstr("o.jsonl"), HasSubstr("--objective=dpo"),
                     HasSubstr("--data_columns=completion=chosen")));
   EXPECT_THAT(std::string(Open(R"({"prompt": "a", "completion": " b"})", true).status().message()),
-              AllOf(HasSubstr("holds prompt/completion records"), HasSubstr("\"rejected\"")));
+              AllOf(HasSubstr("holds prompt/completion records"), HasSubstr("\"rejected\""),
+                    HasSubstr("\"label\", they are judged answers")));
+  EXPECT_THAT(std::string(Open(R"({"text": "a"})", true).status().message()),
+              AllOf(HasSubstr("holds text"), Not(HasSubstr("kto"))));
   EXPECT_THAT(std::string(Open(pair + "\n" + R"({"text": "a"})", true).status().message()),
               AllOf(HasSubstr("o.jsonl line 2"), HasSubstr("expected preference")));
 }

@@ -86,12 +86,6 @@ absl::StatusOr<int32_t> LastSpecial(const Tokenizer& tokenizer, absl::string_vie
   return last;
 }
 
-// Whether a byte is of a letter or a digit; those beyond ASCII count as letters.
-bool IsWord(char c) {
-  const auto byte = static_cast<unsigned char>(c);
-  return absl::ascii_isalnum(byte) || (byte & 0x80) != 0;
-}
-
 // Cuts `common`, the common prefix of two texts, after its last special token, tag or whitespace,
 // so that it ends within a token or a tag of neither. Empty if letters or digits follow that place.
 absl::StatusOr<absl::string_view> CutAtToken(const Tokenizer& tokenizer, absl::string_view common) {
@@ -106,7 +100,10 @@ absl::StatusOr<absl::string_view> CutAtToken(const Tokenizer& tokenizer, absl::s
   const size_t border = common.find_last_of(" \n\t>]");
   const size_t end = std::max(special, border == absl::string_view::npos ? 0 : border + 1);
   const absl::string_view rest = common.substr(end);
-  const bool has_letters = std::any_of(rest.begin(), rest.end(), IsWord);
+  const bool has_letters = std::any_of(rest.begin(), rest.end(), [](char c) {
+    return absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
+           (static_cast<unsigned char>(c) & 0x80) != 0;
+  });
   return has_letters ? absl::string_view() : common.substr(0, end);
 }
 
@@ -185,8 +182,7 @@ absl::Status ChatTemplate::Probe(const ChatTools& tools) {
         " behind the last reply, in which the tokenizer (", tokenizer_->name(),
         ") finds no special token (an added token counts only if it is special): a model would not "
         "learn to end its turn. Expected the tokenizer of a model that chats in this format, "
-        "another "
-        "--chat_template, or --new_tokens for what it lacks");
+        "another --chat_template, or --new_tokens for what a tokenizer.json lacks");
   }
   if (marks_replies_) {
     const size_t token = places[3] + talk[3].content.size() + last->begin;
@@ -226,13 +222,16 @@ absl::Status ChatTemplate::Probe(const ChatTools& tools) {
     if (opens) {
       const absl::string_view opened = absl::string_view(*prompt).substr(closed->size());
       opening = CommonBeginning(opening, opened);
-      const auto writes_word = [&opening](absl::string_view whole) {
-        return opening.size() < whole.size() && IsWord(whole[opening.size()]);
-      };
-      if (writes_word(opened) && writes_word(before)) {
-        opening = "";  // another role, say
-      } else if (opening != opened) {
+      if (opening != opened) {
         ZEROTH_ASSIGN_OR_RETURN(opening, CutAtToken(*tokenizer_, opening));
+        // The role is in what follows if a user's turn begins alike, and that must not differ.
+        ZEROTH_ASSIGN_OR_RETURN(const absl::string_view ended,
+                                CutAtToken(*tokenizer_, after_earlier.substr(0, common)));
+        const absl::string_view user = after_earlier.substr(
+            std::max(ended.size(), after_earlier_.empty() ? size_t{0} : first->end));
+        const bool differs =
+            CommonBeginning(opened, before).size() < std::min(opened.size(), before.size());
+        if (differs && absl::StartsWith(user, opening)) opening = "";
       }
     } else {
       ZEROTH_ASSIGN_OR_RETURN(const auto special,
@@ -259,7 +258,9 @@ absl::StatusOr<size_t> ChatTemplate::BeginOfReply(absl::string_view text,
       absl::StrCat(Run(before, tools, /*opens_reply=*/false).value_or(prompt), opening_);
   if (!opening_.empty() && absl::StartsWith(text, closed)) return closed.size();
   return InvalidArgument(Difference(text, prompt),
-                         "; so it cannot be said which tokens are the assistant's");
+                         "; so it cannot be said which tokens are the assistant's. Expected a "
+                         "prompt that opens a reply as conversations do: mend one of the two in "
+                         "the template");
 }
 
 absl::StatusOr<size_t> ChatTemplate::EndOfCalls(absl::string_view text, size_t begin,

@@ -454,8 +454,9 @@ TEST(TrainResumeTest, WhatDoesNotFitIsSaid) {
   expect_error(Training(out), "holds what an earlier run made");
   expect_error(With(Training(Scratch() / "new"), {"--resume=" + (Scratch() / "none").string()}),
                "no checkpoint there");
-  expect_error(With(Training(Scratch() / "new"), {"--resume=" + (out / "step-00000005").string()}),
-               "there is no such checkpoint; the newest there is ");
+  expect_error(
+      With(Training(Scratch() / "new"), {"--resume=" + (out / "step-00000005").string()}),
+      "there is no such checkpoint; the newest there is " + (out / "step-00000012").string());
   const Flags other = {"--model=gpt2_nano",
                        "--data=tests/testdata/gpt2_tiny/tokens.npy",
                        "--seq_len=32",

@@ -385,7 +385,7 @@ def main():
         state_file = None if arguments.to == "prometheus" else os.path.join(folder, "follow.%s.json" % arguments.to)
         follower = Follower(folder, tracker, state_file)
         if not os.path.exists(os.path.join(folder, METRICS)):
-            say("waits for a run in %s; name its --out if that is another folder" % folder)
+            say("%s has no %s yet; waiting for the run (OUT is the run's --out)" % (folder, METRICS))
         try:
             return follower.follow(arguments.every)
         finally:

@@ -241,7 +241,7 @@ class FollowTest(unittest.TestCase):
         self.wait_for('state="finished"} 1')
         code, said = self.end(follower)
         self.assertEqual(code, 0, said)
-        self.assertIn("waits for a run in " + os.path.realpath(self.out), said)
+        self.assertIn(os.path.realpath(self.out) + " has no metrics.jsonl yet; waiting for the run", said)
         for number in (3, 4):
             self.assertIn("metrics.jsonl:%d: skips a line that is not a JSON object" % number, said)
         self.assertIn("finished after step 2", said)
