@@ -116,6 +116,12 @@ TEST_F(GenerateProgramTest, SaysWhatIsWrong) {
               AllOf(HasSubstr("--device: no device of kind 'abacus'"), HasSubstr("zeroth_cuda13")));
   EXPECT_THAT(error(model + "--tokenizer=tests/testdata/tokenizers/llama3 --prompt=Gradienten"),
               HasSubstr("but the model's vocabulary ends at 256"));
+  // The tokenizer of a GGUF file is read from a temporary directory, which nobody could mend.
+  const std::string gguf = dir_.File("m.gguf");
+  ASSERT_TRUE(Run("tools/convert/convert", "--in=tests/testdata/llama_tiny --out=" + gguf))
+      << Err();
+  EXPECT_THAT(error("--chat --prompt=x --model=" + gguf),
+              StartsWith(absl::StrCat("error: ", gguf, " has no chat template")));
 }
 
 }  // namespace
