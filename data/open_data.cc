@@ -180,8 +180,8 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> OpenText(const std::vector<Da
             : absl::StrCat(options.pairs ? " pairs of " : " examples of ", counts.tokens,
                            " tokens, ", counts.learned, " of them in the loss");
     facts.notes.push_back(
-        absl::StrFormat("data      %s: %d%s; %.1f%% of the packed sequences is padding",
-                        facts.description, counts.examples, what, 100 * padding));
+        absl::StrFormat("data      %s: %d%s; packed into %d tokens, %.1f%% of them padding",
+                        facts.description, counts.examples, what, source->size(), 100 * padding));
   }
   absl::StrAppend(&facts.description, " (", names, ")");
   return ViewTokens(std::move(source), 0, std::move(facts));

@@ -278,8 +278,8 @@ TEST(OpenDataTest, KindsOfRecordsAreNamed) {
   ASSERT_TRUE(counted.ok()) << counted.status();
   EXPECT_THAT((*counted)->notes(),
               ElementsAre("data      " + prompt +
-                          ": 1 examples of 3 tokens, 2 of them in the loss; 98.8% of the "
-                          "packed sequences is padding"));
+                          ": 1 examples of 3 tokens, 2 of them in the loss; packed into 256 "
+                          "tokens, 98.8% of them padding"));
   const auto source = OpenData(text, options);
   ASSERT_TRUE(source.ok()) << source.status();
   EXPECT_THAT(ReadAll(**source), ElementsAre('h', 'i', 256, 'y', 'o', 'u', 256));

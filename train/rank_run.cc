@@ -208,6 +208,7 @@ absl::Status RankRun::SetUp() {
   // The notes read the tokenizer's files, and only rank 0 prints them.
   const bool fine_tunes = !options_.init_from.empty() && !spec_.only_evaluates();
   if (fine_tunes && world_.rank() == 0) AddFineTuningNotes(notes);
+  AddWarmupNote(notes);
   if (!attention.empty()) notes.push_back(absl::StrCat("attention ", attention));
   const std::string gathers = trainer_->sharding().units()[0]->mesh().shard_gather().GatherNote();
   if (!gathers.empty()) notes.push_back(absl::StrCat("gathers   ", gathers));
@@ -318,6 +319,17 @@ absl::StatusOr<std::string> RankRun::DescribeAttention(const LanguageModel& mode
 
 DataOrder RankRun::Order() const {
   return {input_.data->tokens(), content_, options_.seq_len, options_.seed, options_.shuffle};
+}
+
+void RankRun::AddWarmupNote(std::vector<std::string>& notes) const {
+  const int64_t steps = length_.steps;
+  const int64_t warmup = WarmupSteps(options_, steps);
+  // By default, a run of one step has a warm-up of one step, at the peak.
+  if (steps == 0 || warmup < steps || warmup == 1) return;
+  notes.push_back(absl::StrCat("note      the warm-up (", warmup, " steps) is as long as the run (",
+                               steps, ") or longer: the learning rate only rises, to ",
+                               length_.schedule.At(steps - 1), " of ", options_.peak_lr(),
+                               "; a smaller --warmup_steps or --warmup_ratio ends it earlier"));
 }
 
 void RankRun::AddFineTuningNotes(std::vector<std::string>& notes) const {

@@ -76,6 +76,8 @@ class RankRun {
   absl::StatusOr<std::string> DescribeAttention(const LanguageModel& model) const;
   // Names options of a fine-tuning run that have the defaults of training from scratch.
   void AddFineTuningNotes(std::vector<std::string>& notes) const;
+  // Says that the learning rate only rises, if the warm-up lasts to the end of the run.
+  void AddWarmupNote(std::vector<std::string>& notes) const;
   // Says how much of the held-out data an evaluation reads, unless it is all of it.
   void AddEvaluationNote(std::vector<std::string>& notes) const;
   // Waits for the other ranks, and returns failure_.

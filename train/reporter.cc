@@ -274,8 +274,10 @@ void Reporter::PrintHeader(double gemm_rate, int64_t steps) {
   }
   PrintAdapters();
   PrintFp8();
-  Say(absl::StrFormat("data      %s, %d tokens", input_.data->description(),
-                      input_.data->tokens()));
+  // Notes on the data count the tokens before a part is held out, and without padding.
+  Say(absl::StrFormat("data      %s, %d tokens%s%s", input_.data->description(),
+                      input_.data->tokens(), options.eval_fraction > 0 ? " to train on" : "",
+                      input_.data->has_marks() ? ", padding included" : ""));
   if (steps > 0) {
     Say(absl::StrFormat("          %.4g steps an epoch; the run ends after step %d",
                         static_cast<double>(input_.sequences_per_epoch) /

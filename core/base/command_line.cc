@@ -36,6 +36,8 @@ namespace {
 // for did-you-mean hints.
 constexpr NamedElsewhere kElsewhere[] = {
     {"--model", "model_name_or_path pretrained model_path m init_from"},
+    {"--model (it takes the directory of an adapter, too)",
+     "adapter lora lora_path adapter_path peft peft_model init_adapter"},
     {"--precision", "torch_dtype param_dtype"},
     {"--dtype", "outtype torch_dtype param_dtype"},
     {"--max_tokens", "max_new_tokens max_length n_predict num_predict sample_tokens"},
@@ -66,7 +68,8 @@ std::string HintAt(absl::string_view name, const std::string& source) {
   std::sort(names.begin(), names.end());
   std::vector<NamedElsewhere> elsewhere;
   for (const NamedElsewhere& known : kElsewhere) {
-    const absl::string_view ours = absl::StripPrefix(known.ours, "--");
+    absl::string_view ours = absl::StripPrefix(known.ours, "--");
+    ours = ours.substr(0, ours.find(' '));  // a remark may follow the name
     if (std::binary_search(names.begin(), names.end(), ours)) elsewhere.push_back(known);
   }
   return DidYouMean(name, elsewhere, names, "--");

@@ -799,6 +799,8 @@ TEST(ChatTemplateTest, OpensWhatIsBesideATokenizer) {
   const auto none = OpenChatTemplate("auto", dir.path(), *tokenizer);
   EXPECT_EQ(none.status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(none.status().message(), HasSubstr("--chat_template"));
+  EXPECT_THAT(OpenChatTemplate("auto", dir.path(), *tokenizer, "m.gguf").status().message(),
+              HasSubstr("m.gguf has no chat template"));
   const std::string named = ChatTemplate::Named("chatml", *tokenizer)->jinja();
   EXPECT_EQ(OpenChatTemplate("chatml", dir.path(), *tokenizer)->jinja(), named);
   for (const std::string path : {"", "byte"}) {

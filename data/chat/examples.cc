@@ -196,6 +196,20 @@ absl::StatusOr<Example> ParsePair(const nlohmann::ordered_json& json) {
   return example;
 }
 
+// Refuses an answer that begins with the messages of the prompt. TRL's pairs have whole
+// conversations only in records without a prompt.
+absl::Status CheckDoesNotRepeat(const std::vector<ChatMessage>& prompt, absl::string_view key,
+                                const std::vector<ChatMessage>& answer) {
+  if (prompt.empty() || answer.size() < prompt.size() ||
+      !std::equal(prompt.begin(), prompt.end(), answer.begin())) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument("\"", key,
+                         "\" begins with the messages of \"prompt\", expected only "
+                         "what follows them; leave \"prompt\" out of the record, or its messages "
+                         "out of \"chosen\" and \"rejected\"");
+}
+
 absl::StatusOr<Example> ParsePairMessages(const nlohmann::ordered_json& json) {
   Example example;
   ZEROTH_ASSIGN_OR_RETURN(example.messages, ParseMessages(json, "chosen", kOpenAiFormat));
@@ -205,6 +219,8 @@ absl::StatusOr<Example> ParsePairMessages(const nlohmann::ordered_json& json) {
   // A prompt that is text repeats the first message, as in UltraFeedback.
   if (const auto found = json.find("prompt"); found != json.end() && found->is_array()) {
     ZEROTH_ASSIGN_OR_RETURN(prompt, ParseMessages(json, "prompt", kOpenAiFormat));
+    ZEROTH_RETURN_IF_ERROR(CheckDoesNotRepeat(prompt, "chosen", example.messages));
+    ZEROTH_RETURN_IF_ERROR(CheckDoesNotRepeat(prompt, "rejected", example.rejected_messages));
   } else {
     const std::vector<ChatMessage>& chosen = example.messages;
     const std::vector<ChatMessage>& rejected = example.rejected_messages;

@@ -51,7 +51,7 @@ absl::StatusOr<SpecialTokens> ReadSpecialTokens(const std::string& directory,
 
 absl::StatusOr<ChatTemplate> OpenChatTemplate(absl::string_view choice,
                                               const std::string& tokenizer_path,
-                                              const Tokenizer& tokenizer) {
+                                              const Tokenizer& tokenizer, absl::string_view owner) {
   if (dynamic_cast<const ByteTokenizer*>(&tokenizer) != nullptr) {
     // Data without conversations need no template, unless one is named.
     return absl::Status(
@@ -84,7 +84,7 @@ absl::StatusOr<ChatTemplate> OpenChatTemplate(absl::string_view choice,
   }
   if (found.jinja.empty()) {
     return absl::NotFoundError(absl::StrCat(
-        tokenizer_path,
+        owner.empty() ? tokenizer_path : owner,
         " has no chat template, neither a chat_template.jinja nor a \"chat_template\" in a "
         "tokenizer_config.json; name one by --chat_template=chatml, llama3, mistral or a .jinja "
         "file"));

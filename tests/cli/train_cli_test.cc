@@ -417,6 +417,13 @@ TEST(TrainCliTest, FineTuningHasDefaultsThatItNames) {
   EXPECT_NE(output("defaults", {}).find("note      --lr=2e-05 is the default for fine-tuning"),
             std::string::npos);
   EXPECT_EQ(output("chosen", {"--lr=1e-5"}).find("note      --lr"), std::string::npos);
+  const std::string rises =
+      "note      the warm-up (4 steps) is as long as the run (2) or longer: "
+      "the learning rate only rises, to 5e-06 of 1e-05;";
+  const Flags warmup = {"--lr=1e-5", "--steps=2", "--warmup_steps=4"};
+  EXPECT_NE(output("rises", warmup).find(rises), std::string::npos);
+  EXPECT_EQ(output("peak", With(warmup, {"--steps=5"})).find("the learning rate only rises"),
+            std::string::npos);
   const std::string refused = output("long", {"--seq_len=128"});
   EXPECT_NE(refused.find("--seq_len=128: the model has 64 positions"), std::string::npos)
       << refused;

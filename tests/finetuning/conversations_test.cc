@@ -218,6 +218,7 @@ TEST_F(ConversationRunTest, EncodedOnceWithAPartHeldOut) {
     EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
     EXPECT_THAT(outcome.output, HasSubstr(how));
     EXPECT_THAT(outcome.output, HasSubstr("tokens are held out, and evaluated on"));
+    EXPECT_THAT(outcome.output, HasSubstr(" tokens to train on, padding included\n"));
     EXPECT_EQ(StepFacts(dir_ / name), alone);
     EXPECT_TRUE(Weights(name) == Weights("alone"));
   }

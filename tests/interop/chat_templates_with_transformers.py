@@ -166,12 +166,18 @@ def outcome(make):
         return {"error": str(error)}
 
 
+def normalized(tokenizer, text):
+    """The text as its tokens spell it: a normalizer, such as NFC, changes what is encoded."""
+    normalizer = tokenizer.backend_tokenizer.normalizer
+    return text if normalizer is None else normalizer.normalize_str(text)
+
+
 def case(tokenizer, jinja, messages, tools):
     def apply(talk, **more):
         return tokenizer.apply_chat_template(talk, tools=tools, chat_template=jinja, **more)
 
     result = {"messages": messages, "tools": tools}
-    result["text"] = outcome(lambda: apply(messages, tokenize=False))
+    result["text"] = outcome(lambda: normalized(tokenizer, apply(messages, tokenize=False)))
     result["prompt"] = outcome(
         lambda: apply(messages[:-1], tokenize=False, add_generation_prompt=True)
     )

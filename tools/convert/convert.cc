@@ -204,6 +204,17 @@ absl::Status CheckDirectory(const ConvertOptions& options) {
                          "directory, or a name without an ending, for a Hugging Face directory");
 }
 
+// Refuses a file in a directory that does not exist, before a large model is read.
+absl::Status CheckFile(const ConvertOptions& options) {
+  ZEROTH_RETURN_IF_ERROR(
+      CheckOutput("--out", options.out, options.overwrite, "a GGUF file", IsGguf));
+  const std::string parent = fs::path(options.out).parent_path().string();
+  std::error_code ignored;
+  if (parent.empty() || fs::is_directory(parent, ignored)) return absl::OkStatus();
+  return absl::NotFoundError(absl::StrCat("--out=", options.out, ": there is no directory ", parent,
+                                          "; create it, or name a file in another directory"));
+}
+
 std::string GgufName(const ConvertOptions& options) {
   return options.name.empty() ? LastPart(options.in) : options.name;
 }
@@ -237,8 +248,7 @@ absl::StatusOr<Notes> ToGguf(const ConvertOptions& options, const Types& types) 
                            " is for Hugging Face directories, and --out=", options.out,
                            " is a GGUF file, which is never split");
   }
-  ZEROTH_RETURN_IF_ERROR(
-      CheckOutput("--out", options.out, options.overwrite, "a GGUF file", IsGguf));
+  ZEROTH_RETURN_IF_ERROR(CheckFile(options));
   if (options.lora_export == "adapter") return AdapterToGguf(options, types);
   ZEROTH_ASSIGN_OR_RETURN(const HfDirectory model, OpenModel(options.in, options.base));
   GgufExportOptions gguf;

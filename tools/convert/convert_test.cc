@@ -404,6 +404,15 @@ TEST(ConvertTest, ReplacesOnlyItsOwnFilesAndOnlyIfToldTo) {
   EXPECT_THAT(Message(options), HasSubstr("holds \"thesis.tex\""));
 }
 
+TEST(ConvertTest, NamesTheDirectoryThatAFileLacks) {
+  const TemporaryDirectory dir;
+  const std::string lacking = dir.File("nodir");
+  EXPECT_EQ(Message(Options(kModel, absl::StrCat(lacking, "/m.gguf"))),
+            absl::StrCat("--out=", lacking, "/m.gguf: there is no directory ", lacking,
+                         "; create it, or name a file in another directory"));
+  EXPECT_TRUE(dir.List().empty());
+}
+
 TEST(ConvertTest, AFilesNameIsNoDirectory) {
   const TemporaryDirectory dir;
   for (const char* const name : {"m.ggml", "m.bin", "m.safetensors", "m.GGUF"}) {

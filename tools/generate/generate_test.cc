@@ -107,6 +107,11 @@ TEST_F(GenerateProgramTest, SaysWhatIsWrong) {
   EXPECT_THAT(error(""), StartsWith("error: --model is missing"));
   EXPECT_THAT(error("x"), HasSubstr("unexpected argument 'x'"));
   EXPECT_THAT(error("--model=nowhere"), HasSubstr("nowhere: "));
+  for (const std::string flag : {"--adapter", "--lora"}) {
+    EXPECT_THAT(error("--model=nowhere " + flag + "=x"),
+                HasSubstr("there is no flag " + flag +
+                          "; did you mean --model (it takes the directory of an adapter, too)?"));
+  }
   const std::string model = "--model=tests/testdata/llama_tiny ";
   EXPECT_THAT(error(model + "--max_tokens=-1"), HasSubstr("max_tokens is -1, expected at least 0"));
   EXPECT_THAT(error(model + "--top_p=0"), HasSubstr("top_p is 0, expected more than 0"));
@@ -116,6 +121,12 @@ TEST_F(GenerateProgramTest, SaysWhatIsWrong) {
               AllOf(HasSubstr("--device: no device of kind 'abacus'"), HasSubstr("zeroth_cuda13")));
   EXPECT_THAT(error(model + "--tokenizer=tests/testdata/tokenizers/llama3 --prompt=Gradienten"),
               HasSubstr("but the model's vocabulary ends at 256"));
+  // The tokenizer of a GGUF file is read from a temporary directory, which nobody could mend.
+  const std::string gguf = dir_.File("m.gguf");
+  ASSERT_TRUE(Run("tools/convert/convert", "--in=tests/testdata/llama_tiny --out=" + gguf))
+      << Err();
+  EXPECT_THAT(error("--chat --prompt=x --model=" + gguf),
+              StartsWith(absl::StrCat("error: ", gguf, " has no chat template")));
 }
 
 }  // namespace

@@ -117,7 +117,8 @@ absl::StatusOr<std::string> LoadedModel::TokenizerIdentity() const {
 
 absl::StatusOr<ChatTemplate> LoadedModel::OpenChat(const std::string& choice,
                                                    const Tokenizer& tokenizer) const {
-  return OpenChatTemplate(choice, TokenizerPath(), tokenizer);
+  return OpenChatTemplate(choice, TokenizerPath(), tokenizer,
+                          options_.tokenizer == "auto" ? options_.model : options_.tokenizer);
 }
 
 std::string LoadedModel::TokenizerPath() const {
