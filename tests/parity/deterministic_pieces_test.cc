@@ -26,9 +26,10 @@ RunSetup Undivided(const std::string& model) {
 }
 
 // An emulated run takes many seconds. In bf16, rows of Gemma 2's vocabulary of 257 and of its
-// MLP's pieces of 10 have another alignment at each number of ranks.
+// MLP's pieces of 10 have another alignment at each number of ranks. OLMo 2 also runs with one
+// piece for each rank.
 std::vector<const char*> Models() {
-  if (RunsAreShort()) return {"gemma2_tiny"};
+  if (RunsAreShort()) return {"gemma2_tiny", "olmo2_tiny"};
   return {"gemma2_tiny", "gemma3_tiny", "gpt2_tiny",  "gpt_oss_tiny", "llama_tiny",
           "olmo2_tiny",  "phi3_tiny",   "qwen3_tiny", "qwen3_5_tiny", "qwen3_moe_tiny"};
 }
