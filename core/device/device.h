@@ -82,8 +82,9 @@ struct DeviceOptions {
   int index = 0;             // which device of its kind; the CPU has only 0
   int threads = 1;           // threads of one rank's kernels (CPU); more than its cores do not help
   int64_t memory_limit = 0;  // of the rank's allocator, see Allocator::set_limit
-  // Makes the bits of matmuls independent of `threads` (CPU), which costs some speed, see
-  // kernels/gemm/gemm_cpu.h. The bits of all other kernels never depend on it.
+  // Makes the bits of matmuls independent of `threads` (CPU, see kernels/gemm/gemm_cpu.h), and of
+  // the strides and alignments of matrices (CUDA, see kernels/gemm/gemm_cuda.cc), which costs some
+  // speed. The bits of all other kernels never depend on these.
   bool bits_of_any_team = false;
   // The source of Allocator::AllocateForTransport: the rank's Communicator::memory_source(). Memory
   // is returned to it once the device's streams no longer use it. nullptr: there is none. The CPU

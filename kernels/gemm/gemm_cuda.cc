@@ -3,12 +3,17 @@
 #include "zeroth/kernels/gemm/gemm_cuda.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <numeric>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/device/memory.h"
 #include "zeroth/kernels/cuda/column_sum.h"
 #include "zeroth/kernels/cuda/cuda_kernels.h"
 #include "zeroth/kernels/gemm/gemm_blocks.h"
@@ -34,10 +39,11 @@ bool IsEpilogueOfBlas(const GemmCall& call) {
          (AuxOf(call) == nullptr || call.n % 8 == 0);
 }
 
-absl::StatusOr<bool> MultiplyByBlas(const GemmCall& call, CublasLt& blas) {
+absl::StatusOr<bool> MultiplyByBlas(const GemmCall& call, CublasLt& blas, bool as_contiguous) {
+  MatmulKey key = KeyOf(call, blas.allow_tf32());
+  key.as_contiguous = as_contiguous;
   return blas.Multiply(
-      KeyOf(call, blas.allow_tf32()),
-      {.first = call.b, .second = call.a, .c = call.c, .bias = call.bias, .aux = AuxOf(call)});
+      key, {.first = call.b, .second = call.a, .c = call.c, .bias = call.bias, .aux = AuxOf(call)});
 }
 
 // Computes a matmul for which cuBLASLt has no algorithm.
@@ -54,14 +60,14 @@ absl::Status FallbackMatmul(const GemmCall& call, CublasLt& blas, const LaunchTa
 // Multiplies by cuBLASLt and applies our own epilogue, in chunks of rows. Returns false, without
 // writing to c, if cuBLASLt has no algorithm without the epilogue either.
 absl::StatusOr<bool> MultiplyInStages(const GemmCall& call, CublasLt& blas,
-                                      const LaunchTarget& target) {
+                                      const LaunchTarget& target, bool as_contiguous) {
   const int64_t step = StagedRows(call);
   if (step == 0) return false;
   ZEROTH_ASSIGN_OR_RETURN(float* const staging, blas.Staging());
   for (int64_t begin = 0; begin < call.m; begin += step) {
     const int64_t rows = std::min(step, call.m - begin);
     const GemmCall product = MatmulOfBlock(call, {begin, 0, rows, call.n}, staging);
-    ZEROTH_ASSIGN_OR_RETURN(const bool multiplied, MultiplyByBlas(product, blas));
+    ZEROTH_ASSIGN_OR_RETURN(const bool multiplied, MultiplyByBlas(product, blas, as_contiguous));
     if (!multiplied && begin == 0) return false;
     // The last chunk may have so few rows that only the others have an algorithm.
     if (!multiplied) ZEROTH_RETURN_IF_ERROR(FallbackMatmul(product, blas, target));
@@ -99,15 +105,17 @@ int64_t StagedRows(const GemmCall& call) {
   return call.m <= fitting ? call.m : fitting / kRowStep * kRowStep;
 }
 
-absl::Status Gemm(const GemmCall& call, CublasLt& blas, const LaunchTarget& target) {
+absl::Status Gemm(const GemmCall& call, CublasLt& blas, const LaunchTarget& target,
+                  bool as_contiguous) {
   if (call.m == 0 || call.n == 0) return absl::OkStatus();
   if (call.k == 0) return PlainGemm(call, target);  // cuBLASLt does not accept depth 0
   if (IsEpilogueOfBlas(call)) {
-    ZEROTH_ASSIGN_OR_RETURN(const bool multiplied, MultiplyByBlas(call, blas));
+    ZEROTH_ASSIGN_OR_RETURN(const bool multiplied, MultiplyByBlas(call, blas, as_contiguous));
     if (multiplied) return absl::OkStatus();
   }
   if (HasEpilogue(call)) {
-    ZEROTH_ASSIGN_OR_RETURN(const bool multiplied, MultiplyInStages(call, blas, target));
+    ZEROTH_ASSIGN_OR_RETURN(const bool multiplied,
+                            MultiplyInStages(call, blas, target, as_contiguous));
     if (multiplied) return absl::OkStatus();
   }
   return FallbackMatmul(call, blas, target);
@@ -115,8 +123,54 @@ absl::Status Gemm(const GemmCall& call, CublasLt& blas, const LaunchTarget& targ
 
 namespace {
 
+// Returns true if each row is as aligned as in a contiguous matrix that begins on 16 bytes.
+bool IsAligned(const void* data, int64_t ld, int64_t columns, DType dtype) {
+  const auto size = static_cast<int64_t>(SizeOf(dtype));
+  return AlignmentOf(data) == 16 && ld * size % std::gcd(columns * size, int64_t{16}) == 0;
+}
+
+// Computes a matmul whose bits depend on its sizes and types alone. Strides and alignments, by
+// which cuBLASLt chooses among its algorithms, change with the number of tensor ranks: a piece of
+// the depth may have rows of 514 bytes on one rank and of 256 bytes on two. So the algorithm is
+// that of contiguous matrices, and matrices of lower alignment are copied.
+absl::Status GemmOfAnyLayout(const GemmCall& call, CublasLt& blas, CudaKernels& kernels) {
+  const LaunchTarget& target = kernels.target();
+  if (call.m == 0 || call.n == 0 || call.k == 0) return Gemm(call, blas, target);
+  GemmCall aligned = call;
+  std::vector<std::shared_ptr<Buffer>> copies;  // until all work is enqueued
+  const auto align = [&](int64_t rows, int64_t columns, DType dtype, bool is_read, auto*& data,
+                         int64_t& ld) -> absl::Status {
+    if (rows == 1) ld = columns;  // it may be less
+    if (IsAligned(data, ld, columns, dtype)) return absl::OkStatus();
+    ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Buffer> copy,
+                            kernels.Scratch(static_cast<size_t>(rows * columns) * SizeOf(dtype)));
+    if (is_read) {
+      ZEROTH_RETURN_IF_ERROR(
+          CopyRows(rows, columns, dtype, data, ld, copy->data(), columns, target));
+    }
+    copies.push_back(copy);
+    data = copy->data();
+    ld = columns;
+    return absl::OkStatus();
+  };
+  ZEROTH_RETURN_IF_ERROR(align(call.transpose_a ? call.k : call.m,
+                               call.transpose_a ? call.m : call.k, call.dtype, true, aligned.a,
+                               aligned.lda));
+  ZEROTH_RETURN_IF_ERROR(align(call.transpose_b ? call.n : call.k,
+                               call.transpose_b ? call.k : call.n, call.dtype, true, aligned.b,
+                               aligned.ldb));
+  int64_t bias_ld = call.n;
+  ZEROTH_RETURN_IF_ERROR(align(1, call.n, call.dtype, true, aligned.bias, bias_ld));
+  ZEROTH_RETURN_IF_ERROR(
+      align(call.m, call.n, call.c_dtype, call.accumulate, aligned.c, aligned.ldc));
+  ZEROTH_RETURN_IF_ERROR(Gemm(aligned, blas, target, /*as_contiguous=*/true));
+  if (aligned.c == call.c) return absl::OkStatus();
+  return CopyRows(call.m, call.n, call.c_dtype, aligned.c, aligned.ldc, call.c, call.ldc, target);
+}
+
 absl::Status RunGemm(const GemmCall& call, CudaKernels& kernels) {
   ZEROTH_ASSIGN_OR_RETURN(CublasLt * blas, kernels.Blas());
+  if (kernels.device().options().bits_of_any_team) return GemmOfAnyLayout(call, *blas, kernels);
   return Gemm(call, *blas, kernels.target());
 }
 const OnCuda<RunGemm> gemm;

@@ -1,12 +1,27 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The keys with which matmuls are passed to cuBLASLt. The shared suite tests results.
+// The keys with which matmuls are passed to cuBLASLt, and the bits of matmuls inside of larger
+// matrices. The shared suite tests results.
 
 #include "zeroth/kernels/gemm/gemm_cuda.h"
 
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
 #include "gtest/gtest.h"
 
+#include "zeroth/core/base/dtype.h"
+#include "zeroth/core/device/device.h"
+#include "zeroth/core/device/testing/missing_device.h"
+#include "zeroth/core/tensor/tensor.h"
+#include "zeroth/kernels/basic/basic.h"
+#include "zeroth/kernels/elementwise/elementwise.h"
 #include "zeroth/kernels/gemm/gemm.h"
+#include "zeroth/kernels/kernels.h"
 
 namespace zeroth::cuda {
 namespace {
@@ -77,6 +92,7 @@ TEST(MatmulKeyTest, WhatDecidesAPlanIsInItsKey) {
   EXPECT_TRUE(differs([](MatmulKey& k) { k.bias_alignment = 2; }));
   EXPECT_TRUE(differs([](MatmulKey& k) { k.aux_alignment = 2; }));
   EXPECT_TRUE(differs([](MatmulKey& k) { k.epilogue = Epilogue::kGelu; }));
+  EXPECT_TRUE(differs([](MatmulKey& k) { k.as_contiguous = true; }));
 }
 
 TEST(MatmulKeyTest, AlignmentIsAPowerOfTwoUpTo16) {
@@ -106,6 +122,93 @@ TEST(StagedRowsTest, FitTheStaging) {
   EXPECT_LE(static_cast<size_t>(rows * 3072) * sizeof(float), CublasLt::kStagingBytes);
   EXPECT_EQ(StagedRows(Call(65536, 50304, 8)), 0) << "128 rows are too long";
   EXPECT_EQ(StagedRows(Call(50, 50304, 8)), 50);
+}
+
+// Matrices of values that look random, alone or as columns of a larger one.
+class MatmulBitsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    ZEROTH_SKIP_WITHOUT_DEVICE("cuda");
+    device_ = *DeviceRegistry::Create("cuda", {.bits_of_any_team = true});
+    device_->BindThread();
+    kernels_ = *KernelRegistry::Create(*device_, device_->compute_stream());
+  }
+
+  Tensor Empty(int64_t rows, int64_t columns, DType dtype) {
+    return *Tensor::Empty(*device_, Shape({rows, columns}), dtype, MemoryCategory::kWorkspace);
+  }
+
+  // Returns [rows, columns] between `beside` more columns on each side.
+  Matrix Make(int64_t rows, int64_t columns, DType dtype, int64_t beside) {
+    std::vector<float> values(static_cast<size_t>(rows * columns));
+    for (size_t i = 0; i < values.size(); ++i) values[i] = std::sin(static_cast<float>(i * i + 1));
+    const Tensor fp32 = *Tensor::FromHost<float>(*device_, Shape({rows, columns}), values,
+                                                 MemoryCategory::kWorkspace);
+    const Tensor alone = Empty(rows, columns, dtype);
+    EXPECT_EQ(kernels::Cast(*kernels_, fp32, alone), absl::OkStatus());
+    if (beside == 0) return alone;
+    const Matrix inside = Matrix(Empty(rows, columns + 2 * beside, dtype)).Columns(beside, columns);
+    EXPECT_EQ(kernels::Basic(*kernels_, {.a = alone, .out = inside}), absl::OkStatus());
+    return inside;
+  }
+
+  std::vector<float> Values(const Matrix& matrix) {
+    const Tensor alone = Empty(matrix.rows, matrix.cols, matrix.tensor.dtype());
+    const Tensor fp32 = Empty(matrix.rows, matrix.cols, DType::kFloat32);
+    EXPECT_EQ(kernels::Basic(*kernels_, {.a = matrix, .out = alone}), absl::OkStatus());
+    EXPECT_EQ(kernels::Cast(*kernels_, alone, fp32), absl::OkStatus());
+    return *fp32.ToHost<float>();
+  }
+
+  // [m, k] x [k, n] + c or a bias, every matrix between `beside` more columns.
+  std::vector<float> Multiply(const MatmulKey& of, int64_t beside) {
+    GemmArgs args;
+    args.a = of.transpose_second ? Make(of.depth, of.columns, of.dtype, beside)
+                                 : Make(of.columns, of.depth, of.dtype, beside);
+    args.b = of.transpose_first ? Make(of.rows, of.depth, of.dtype, beside)
+                                : Make(of.depth, of.rows, of.dtype, beside);
+    args.c = Make(of.columns, of.rows, of.c_dtype, beside);
+    args.transpose_a = of.transpose_second;
+    args.transpose_b = of.transpose_first;
+    args.accumulate = of.accumulate;
+    if (!of.accumulate) {
+      const Matrix bias = Make(1, of.rows, of.dtype, beside);
+      args.bias = bias.tensor.View(bias.offset, Shape({of.rows}));
+    }
+    EXPECT_EQ(kernels::Gemm(*kernels_, args), absl::OkStatus());
+    return Values(args.c);
+  }
+
+  std::shared_ptr<Device> device_;
+  std::unique_ptr<Kernels> kernels_;
+};
+
+// A piece of a layer must have the same bits within the part of any number of tensor ranks. A
+// depth of 104 is more than one sum of the emulated library.
+TEST_F(MatmulBitsTest, DoNotDependOnTheLayout) {
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    for (const int variant : {0, 1, 2, 3, 4, 5, 6, 7}) {
+      for (const int64_t rows : {24, 10}) {
+        MatmulKey of;
+        of.rows = rows;
+        of.columns = 16;
+        of.depth = 104;
+        of.dtype = dtype;
+        of.c_dtype = variant % 2 == 0 ? dtype : DType::kFloat32;
+        of.transpose_first = (variant & 2) != 0;
+        of.transpose_second = (variant & 4) != 0;
+        for (const bool accumulate : {false, true}) {
+          of.accumulate = accumulate;
+          const std::vector<float> alone = Multiply(of, 0);
+          for (const int64_t beside : {1, 8}) {
+            EXPECT_EQ(Multiply(of, beside), alone)
+                << DTypeName(dtype) << ", variant " << variant << ", " << rows << " columns, "
+                << beside << " beside them" << (accumulate ? ", accumulated" : "");
+          }
+        }
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -81,6 +81,15 @@ __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
   }
 }
 
+template <typename T>
+__global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
+    CopyRowsKernel(int64_t elements, int64_t columns, const T* from, int64_t from_ld, T* to,
+                   int64_t to_ld) {
+  for (const int64_t i : ItemsOfThread(elements)) {
+    to[i / columns * to_ld + i % columns] = from[i / columns * from_ld + i % columns];
+  }
+}
+
 }  // namespace
 
 absl::Status PlainGemm(const GemmCall& call, const LaunchTarget& target) {
@@ -101,6 +110,15 @@ absl::Status ApplyEpilogue(const GemmCall& call, int64_t begin, int64_t rows, co
       call.dtype, call.c_dtype, [&]<typename T, typename C>(TypeTag<T>, TypeTag<C>) {
         return ZEROTH_MAP((EpilogueKernel<T, C>), elements, target, call, begin, elements, product);
       });
+}
+
+absl::Status CopyRows(int64_t rows, int64_t columns, DType dtype, const void* from, int64_t from_ld,
+                      void* to, int64_t to_ld, const LaunchTarget& target) {
+  const int64_t elements = rows * columns;
+  return DispatchType(dtype, [&]<typename T>(TypeTag<T>) {
+    return ZEROTH_MAP((CopyRowsKernel<T>), elements, target, elements, columns,
+                      static_cast<const T*>(from), from_ld, static_cast<T*>(to), to_ld);
+  });
 }
 
 }  // namespace zeroth::cuda

@@ -19,4 +19,8 @@ absl::Status PlainGemm(const GemmCall& call, const LaunchTarget& target);
 absl::Status ApplyEpilogue(const GemmCall& call, int64_t begin, int64_t rows, const float* product,
                            const LaunchTarget& target);
 
+// Copies [rows, columns] of `dtype`. The distances of rows are in elements.
+absl::Status CopyRows(int64_t rows, int64_t columns, DType dtype, const void* from, int64_t from_ld,
+                      void* to, int64_t to_ld, const LaunchTarget& target);
+
 }  // namespace zeroth::cuda

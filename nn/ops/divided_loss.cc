@@ -139,10 +139,12 @@ absl::Status DividedLoss::Prepare() {
                                1 + HasWholeTeacher() + (transform_ != nullptr)));
   chunk_rows_ = plan.chunk_rows;
   ZEROTH_ASSIGN_OR_RETURN(values_, FullValues(weight_));
-  // Several pieces would need padding between them, which targets do not count. A teacher's head is
-  // not padded, and the logits of both models have the same columns.
+  // Deterministic pieces are not padded: several would need padding between them, which targets do
+  // not count, and a rank's only piece must have the bits that it has beside others. A teacher's
+  // head is not padded, and the logits of both models have the same columns.
   const int64_t beyond = columns() % plan.column_step;
-  if (pieces() > 1 || beyond == 0 || HasWholeTeacher()) return absl::OkStatus();
+  const bool deterministic = ranks_ != nullptr && ranks_->options().deterministic > 0;
+  if (deterministic || beyond == 0 || HasWholeTeacher()) return absl::OkStatus();
   padding_ = plan.column_step - beyond;
   ZEROTH_ASSIGN_OR_RETURN(const Tensor padded,
                           context_.Empty(Shape({width(), dim()}), values_.dtype()));

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // Training with layers divided among ranks, against reference runs in float64, and against each
-// other bit for bit.
+// other bit for bit. deterministic_pieces_test compares the bits of different numbers of ranks.
 
 #include <algorithm>
 #include <cstddef>
@@ -179,55 +179,6 @@ TEST_F(TensorSettingsTest, Bf16IsAsGoodAsWithout) {
     }
     ExpectClose(gradients, expected, tolerance, "gradient");
   }
-}
-
-// Divided sums have a fixed order: the same bits however many ranks share a layer.
-TEST_F(TensorSettingsTest, DeterministicPiecesGiveTheSameBits) {
-  MixedPrecision bf16;
-  bf16.param_dtype = DType::kBFloat16;
-  for (const MixedPrecision& precision : {MixedPrecision(), bf16}) {
-    for (const char* model :
-         {"gemma2_tiny", "gemma3_tiny", "gpt2_tiny", "gpt_oss_tiny", "llama_tiny", "olmo2_tiny",
-          "phi3_tiny", "qwen3_tiny", "qwen3_5_tiny", "qwen3_moe_tiny"}) {
-      RunSetup one;
-      one.model = model;
-      one.precision = precision;
-      one.strategy = "no_shard";
-      one.world_size = 2;
-      one.steps = 6;
-      one.tensor.deterministic = 4;
-      one.bits_of_any_team = true;
-      RunSetup two = one;
-      two.world_size = 4;
-      two.tensor.size = 2;
-      two.strategy = "full_shard";
-      SCOPED_TRACE(two.ToString());
-      ExpectSameBits(Record(one), Record(two));
-      // The others have 2 heads of keys.
-      if (std::string(model) != "gpt2_tiny" && std::string(model) != "olmo2_tiny") continue;
-      RunSetup four = two;
-      four.world_size = 8;
-      four.tensor.size = 4;
-      SCOPED_TRACE(four.ToString());
-      ExpectSameBits(Record(one), Record(four));
-    }
-  }
-  // Together with a deterministic batch, at any number of ranks.
-  RunSetup alone;
-  alone.model = "gpt2_tiny";
-  alone.strategy = "no_shard";
-  alone.steps = 4;
-  alone.deterministic_batch = 4;
-  alone.tensor.deterministic = 4;
-  alone.bits_of_any_team = true;
-  RunSetup eight = alone;
-  eight.strategy = "full_shard";
-  eight.world_size = 8;
-  eight.tensor.size = 2;
-  ExpectSameBits(Record(alone), Record(eight));
-  // Moments that are rounded at random, by draws for the elements of the undivided parameters.
-  alone.state_dtype = eight.state_dtype = DType::kBFloat16;
-  ExpectSameBits(Record(alone), Record(eight));
 }
 
 }  // namespace
