@@ -1,7 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // Loads full-precision weights into a model that keeps them packed in few bits
-// (LoraOptions::base_format), or copies the blocks of a GGUF file as they are (base_formats).
+// (LoraOptions::base_format), or copies the blocks of the model's files, GGUF or MXFP4, as they are
+// (base_formats).
 
 #pragma once
 
@@ -26,9 +27,9 @@ using BlocksReader =
 // `model` (PackedWeights); other parameters come from `weights` unchanged. It matches parameters by
 // name, so `model` may be another object than the model that is sharded; without packed weights it
 // returns `weights`. Each rank reads and packs the whole weight and stores its part, so that the
-// bits are the same under every layout; one packed weight at a time is in memory. Codes in GGUF
-// formats come from `blocks` instead, of which each rank reads only its part. Used by one thread.
-// Errors: those of `weights`, `blocks` and PackMatrix, with the name of the weight.
+// bits are the same under every layout; one packed weight at a time is in memory. Codes in block
+// formats (IsGgufFormat) come from `blocks` instead, of which each rank reads only its part. Used
+// by one thread. Errors: those of `weights`, `blocks` and PackMatrix, with the name of the weight.
 ParameterReader PackingReader(std::shared_ptr<const Module> model, ParameterReader weights,
                               BlocksReader blocks = nullptr);
 

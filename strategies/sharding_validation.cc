@@ -86,7 +86,7 @@ absl::Status ExpectWholeBlocks(const Parameter& parameter, int64_t block) {
         "parameter '", parameter.name(), "' is divided between elements ", run.global_begin,
         " and ", run.global_begin + run.numel, " of ", parameter.global_shape().ToString(),
         ", but the optimizer keeps something for each ", block,
-        " elements; divide it at multiples of these, or keep the optimizer's state in fp32");
+        " elements; divide it at multiples of these, or use fp32 or bf16 optimizer state");
   }
   return absl::OkStatus();
 }

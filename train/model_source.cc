@@ -21,7 +21,6 @@
 #include "zeroth/api/packing_reader.h"
 #include "zeroth/checkpoint/gguf/gguf_model.h"
 #include "zeroth/checkpoint/hf_config.h"
-#include "zeroth/checkpoint/hf_experts.h"
 #include "zeroth/checkpoint/packed_blocks.h"
 #include "zeroth/checkpoint/peft_adapter.h"
 #include "zeroth/core/base/file/file_util.h"
@@ -226,14 +225,8 @@ absl::StatusOr<ModelSource> ModelSource::Open(const TrainOptions& options) {
         NewTokensOf(options, options.tokenizer == "auto" ? "" : options.tokenizer));
     source.GrowVocabulary();
     if (is_mxfp4) {
-      ZEROTH_ASSIGN_OR_RETURN(const HfConfig config,
-                              HfConfig::Parse(source.config_.dump(), source.name_));
-      source.plans_mxfp4_ = StacksExperts(config);
-      if (!source.plans_mxfp4_) {
-        return InvalidArgument(source.name_,
-                               ": --base_dtype=mxfp4 keeps the experts of gpt-oss as "
-                               "published; expected a gpt-oss, or another --base_dtype");
-      }
+      ZEROTH_RETURN_IF_ERROR(ExpectGptOss(source.name_, source.config_));
+      source.assumes_mxfp4_ = true;
     }
     return source;
   }
@@ -333,7 +326,7 @@ absl::StatusOr<std::unique_ptr<LanguageModel>> ModelSource::BuildFrom(
     const nlohmann::json& config) const {
   absl::StatusOr<std::unique_ptr<LanguageModel>> model =
       ModelRegistry::Create(config, model_options_);
-  if (model.ok() && plans_mxfp4_) {
+  if (model.ok() && assumes_mxfp4_) {
     ModelOptions packs = model_options_;
     packs.lora.base_formats = PublishedFormats(**model);
     model = ModelRegistry::Create(config, packs);
@@ -344,7 +337,7 @@ absl::StatusOr<std::unique_ptr<LanguageModel>> ModelSource::BuildFrom(
 
 ParameterReader ModelSource::Reader(uint64_t seed) const {
   const ParameterReader stored = StoredReader(seed);
-  const bool packs = model_options_.lora.packs() || plans_mxfp4_;
+  const bool packs = model_options_.lora.packs() || assumes_mxfp4_;
   if (!packs && (!model_options_.lora.dora || adapter_ != nullptr)) return stored;
   absl::StatusOr<std::unique_ptr<LanguageModel>> built = Build();
   if (!built.ok()) {
@@ -352,13 +345,15 @@ ParameterReader ModelSource::Reader(uint64_t seed) const {
   }
   const std::shared_ptr<const LanguageModel> model = *std::move(built);
   if (packs) {  // excludes DoRA
-    BlocksReader blocks;
-    if (blocks_ != nullptr) {
-      blocks = [this](const Parameter& weight, int64_t begin, absl::Span<uint8_t> out) {
-        return blocks_->ReadBlocks(directory_->weights().StoredName(weight.name()), begin, out);
-      };
-    }
-    return PackingReader(model, stored, std::move(blocks));
+    return PackingReader(
+        model, stored,
+        [this](const Parameter& weight, int64_t begin, absl::Span<uint8_t> out) -> absl::Status {
+          if (blocks_ == nullptr) {
+            return absl::FailedPreconditionError(absl::StrCat(
+                name_, ": has no weights; --base_dtype=mxfp4 needs --init_from=DIRECTORY"));
+          }
+          return blocks_->ReadBlocks(directory_->weights().StoredName(weight.name()), begin, out);
+        });
   }
   return [model, adapters = LoraAdapters(*model), stored](const Parameter& parameter, int64_t begin,
                                                           absl::Span<float> out) -> absl::Status {

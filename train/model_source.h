@@ -121,8 +121,8 @@ class ModelSource {
   nlohmann::json config_;
   ModelOptions model_options_;
   std::optional<HfDirectory> directory_;
-  const PackedBlocks* blocks_ = nullptr;        // the directory's weights, if they are PackedBlocks
-  bool plans_mxfp4_ = false;                    // packs experts as published, without a directory
+  const PackedBlocks* blocks_ = nullptr;  // the directory's weights, if they are PackedBlocks
+  bool assumes_mxfp4_ = false;  // packs experts as published, without files (plans, --resume)
   std::vector<AddedToken> new_tokens_;          // all added tokens, with --new_tokens
   NewTokenRows new_token_rows_;                 // rows of new tokens
   std::shared_ptr<const InitAdapter> adapter_;  // null: adapters start from their initializers

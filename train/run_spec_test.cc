@@ -2,6 +2,8 @@
 
 #include "zeroth/train/run_spec.h"
 
+#include <utility>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -71,18 +73,23 @@ TEST(RunSpecTest, WhatDoesNotFitIsRefusedBeforeAnythingIsOpened) {
 // A new run needs weights to quantize. A resumed run has them in its checkpoint, and a plan needs
 // none.
 TEST(RunSpecTest, WeightsToQuantizeAreNeededByRunsThatBegin) {
-  TrainOptions options = SomeOptions();
-  options.model = "llama3_8b";
-  options.lora_rank = 16;
-  options.base_dtype = BaseDtype::kNf4;
-  EXPECT_THAT(ResolveRun(options).status().ToString(),
-              HasSubstr("--base_dtype=nf4 needs --init_from"));
-  EXPECT_TRUE(ResolveOnMachine(options, /*is_gpu=*/true).ok());
-  options.dry_run = true;
-  EXPECT_TRUE(ResolveRun(options).ok());
-  options.dry_run = false;
-  options.resume = "runs/quantized/step-00000003";
-  EXPECT_THAT(ResolveRun(options).status().ToString(), Not(HasSubstr("needs --init_from")));
+  for (const auto& [model, dtype] :
+       {std::pair("llama3_8b", BaseDtype::kNf4), {"gpt_oss_20b", BaseDtype::kMxfp4}}) {
+    SCOPED_TRACE(model);
+    TrainOptions options = SomeOptions();
+    options.model = model;
+    options.lora_rank = 16;
+    options.base_dtype = dtype;
+    EXPECT_THAT(
+        ResolveRun(options).status().ToString(),
+        HasSubstr("--base_dtype=" + OptionText("base_dtype", options) + " needs --init_from"));
+    EXPECT_TRUE(ResolveOnMachine(options, /*is_gpu=*/true).ok());
+    options.dry_run = true;
+    EXPECT_TRUE(ResolveRun(options).ok());
+    options.dry_run = false;
+    options.resume = "runs/quantized/step-00000003";
+    EXPECT_THAT(ResolveRun(options).status().ToString(), Not(HasSubstr("needs --init_from")));
+  }
 }
 
 // Nothing of the other machine is here, but what does not depend on it is checked as for a run.

@@ -42,14 +42,13 @@ absl::StatusOr<int> ShardCount(const MemoryFormulaOptions& options) {
   return options.shard_size;
 }
 
-// Blocks and the units nested in them take buffers of one size, that of the larger, unless one of
-// them is much smaller.
+// A block and its nested unit share one buffer size unless one is at most an eighth of the other
+// (FullBuffers).
 bool HaveOneSize(double block, double nested) {
   return std::min(block, nested) > std::max(block, nested) / 8;
 }
 
-// Size of the buffers that they share, two of each size. `together` is the number of buffers if
-// they have one size.
+// Elements (or bytes) of the shared buffers: `together` large ones, or two of each size.
 double SharedBuffers(double block, double nested, int together) {
   return HaveOneSize(block, nested) ? together * std::max(block, nested) : 2 * (block + nested);
 }
@@ -101,7 +100,7 @@ absl::StatusOr<StateBytes> PredictStateBytes(const ModelNumel& model,
     const double after_forward = options.post_forward_shard_size > 0 && sharded
                                      ? (model.total - model.root) / options.post_forward_shard_size
                                      : 0;
-    // A block, the unit nested in it, and the next of them, gathered ahead.
+    // The block, its nested unit, and one prefetched unit.
     const double in_turns =
         SharedBuffers(element * model.block + packed * model.packed_block_bytes,
                       element * model.nested + packed * model.packed_nested_bytes,

@@ -16,27 +16,29 @@
 
 namespace zeroth {
 
-// Elements of parameters, without padding.
+// Elements of parameters, without padding. All blocks are alike; for a mixture with some dense
+// layers the formula is an estimate.
 struct ModelNumel {
   double total = 0;
   double root = 0;      // of the root unit
-  double block = 0;     // of the largest other unit
+  double block = 0;     // of a block, the largest other unit, without `nested`
   double matrices = 0;  // of the matrices that Muon updates, if it is the optimizer
   // The part of `total` in units that UnitSpec::axes replicates over all ranks, or shards over all
   // ranks. `root` and `block` count replicated units only if these are gathered: to another type,
   // or from a store.
   double replicated = 0;
   double sharded_over_all = 0;
-  // The parts of `total`, `root` and `block` that are frozen. Not together with the two above.
+  // The parts of `total`, `root` and `block` that are frozen (frozen_nested below: of `nested`).
+  // Not together with the two above.
   double frozen = 0;
   double frozen_root = 0;
   double frozen_block = 0;
   // Bytes of packed weights and their scales, which the elements above do not count: of all blocks,
-  // and of the largest. The root has none.
+  // and of one without its nested unit. The root has none.
   double packed_bytes = 0;
   double packed_block_bytes = 0;
-  // Of a unit that is nested in each block, as a layer's experts are; `block` and so on then count
-  // the rest of the block. 0: none.
+  // The unit nested in each block (a layer's experts); `block`, `frozen_block` and
+  // `packed_block_bytes` exclude it. 0: no such unit.
   double nested = 0;
   double frozen_nested = 0;
   double packed_nested_bytes = 0;

@@ -394,13 +394,27 @@ TEST(TrainPackedBaseTest, GptOssKeepsItsMxfp4) {
   const fs::path packed = Scratch() / "mxfp4";
   const fs::path full = Scratch() / "decoded";
   const Flags merged = {"--lora_export=merged", "--data=" + TokensBelow16().string()};
-  const Outcome first = RunTrainer(With(Packed(base, packed, "mxfp4", 3), merged));
+  const Outcome first = RunTrainer(With(With(Packed(base, packed, "mxfp4", 3), merged),
+                                        {"--checkpoint_every=2", "--keep_last=0"}));
   ASSERT_EQ(first.exit_code, 0) << first.output << first.errors;
   EXPECT_TRUE(absl::StrContains(first.output, "kept as mxfp4, in 4.25 bits each")) << first.output;
   const Outcome second = RunTrainer(With(Packed(base, full, "none", 3), merged));
   ASSERT_EQ(second.exit_code, 0) << second.output << second.errors;
   EXPECT_EQ(StepFacts(packed), StepFacts(full));
   EXPECT_TRUE(Read(packed / "final/model.safetensors") == Read(full / "final/model.safetensors"));
+
+  // The checkpoint has the blocks, so that a resumed run needs only the configuration.
+  const fs::path rest = Scratch() / "mxfp4_rest";
+  const Outcome resumed =
+      RunTrainer(With(With(Common(rest, 3), merged),
+                      {"--model=" + (base / "config.json").string(), "--lora_rank=4",
+                       "--base_dtype=mxfp4", "--resume=" + (packed / "step-00000002").string()}));
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.output << resumed.errors;
+  for (const char* name : {"final/model.safetensors", "final/config.json"}) {
+    EXPECT_TRUE(Read(rest / name) == Read(packed / name))
+        << name << "\n"
+        << Read(rest / "final/config.json") << Read(packed / "final/config.json");
+  }
 }
 
 TEST(TrainPackedBaseTest, RefusesModelsThatItDoesNotFit) {

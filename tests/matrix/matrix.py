@@ -102,7 +102,7 @@ MEANINGS = {
                  "other weights: its top-k tokens (`--teacher_topk`), or its whole vocabulary "
                  "(`--teacher`) by `--distill_divergence`; the others on preference pairs, ipo "
                  "with `--reference=cached`, dpo and kto with the reference that auto chooses",
-    "adapter": "of rank 4; dropout of 0.2; experts have adapters in lora alone, which gpt_oss exports merged",
+    "adapter": "of rank 4; dropout of 0.2; only lora has adapters on experts",
     "base": "`--param_dtype` and `--reduce_dtype`, or `--base_dtype` under fp32; gguf: a file in "
             "Q8_0; mxfp4: a directory of gpt_oss as published",
     "optimizer": "bf16 and 8-bit: the type of the moments",
@@ -125,7 +125,7 @@ REFUSALS = [
     ({"base": PACKED, "adapter": ("dora",)}, "DoRA's norms are those of weights in full",
      "DoRA's norms are those of weights in full"),
     ({"base": ("mxfp4",), "model": ("llama", "qwen3_moe")}, "experts have no quantised weights",
-     "only gpt-oss is published in MXFP4"),
+     "MXFP4 is read from gpt-oss's files alone"),
     ({"optimizer": ("muon",), "offload": ("all",)}, "Muon works on state in memory",
      "Muon works on state in memory"),
     ({"optimizer": ("8-bit adamw",), "layout": ("rows",)},
@@ -133,7 +133,7 @@ REFUSALS = [
      "8-bit moments share scales in blocks, which rows would divide"),
     ({"optimizer": ("8-bit adamw",), "model": ("gpt_oss",), "adapter": ("none",), "tensor": ("2",)},
      "keeps something for each 128 elements",
-     "a tensor rank has two of four attention sinks, and 8-bit moments share scales in blocks of 128"),
+     "a tensor rank has fewer attention sinks (one a head) than the 128 elements that share a scale"),
     ({"objective": PAIRS, "attention within": ("sequence",)}, "must not attend to each other",
      "the answers of a pair lie in one sequence, and must not attend to each other"),
     ({"objective": ("distill top-k",), "attention within": ("sequence",)},
@@ -215,8 +215,12 @@ def refused_cells():
             for axis in AXES:
                 # The first value that meets no other refusal.
                 choices = [cell[axis]] if axis in cell else AXES[axis]
-                cell[axis] = next(value for value in choices
-                                  if refusals({**cell, axis: value}) == [refusal])
+                chosen = next((value for value in choices
+                               if refusals({**cell, axis: value}) == [refusal]), None)
+                if chosen is None:
+                    met = [text for _, text, _ in refusals({**cell, axis: choices[0]})]
+                    sys.exit(f"{describe(cell)}: with any {axis} meets not only '{refusal[1]}': {met}")
+                cell[axis] = chosen
             cells.append({axis: cell[axis] for axis in AXES})
     return cells
 
@@ -258,7 +262,7 @@ class Runs:
                             "num_experts_per_tok": 2, "sliding_window": 16})
 
     def _write_models(self, config):
-        """A model, the same in GGUF, one with packed experts, one of other weights, and what that one finds likely."""
+        """Writes a base model, its forms in GGUF and MXFP4, and a teacher with its top-k tokens."""
         files = lambda *names: self._path(config["model_type"], *names)
         os.mkdir(files())
         with open(files("config.json"), "w") as file:
@@ -276,6 +280,7 @@ class Runs:
         if config["model_type"] == "gpt_oss":
             write_mxfp4(files("base", "final"), files("mxfp4"))
         else:
+            # A dense directory: MXFP4 is read from gpt-oss's files alone.
             os.symlink(files("base", "final"), files("mxfp4"))
 
     def _tool(self, name, *flags):
@@ -403,11 +408,14 @@ def markdown():
         *table([" with ".join(said(*each) for each in values.items()), why, f"… {text} …"]
                for values, text, why in REFUSALS),
         "",
-        "8-bit moments also need parts of parameters on tensor ranks that begin at multiples of "
-        "128 elements, and nf4 rows in blocks",
-        "of 64 on each; [parallelism.md](parallelism.md) and [fine_tuning.md](fine_tuning.md) "
-        "say so. DoRA and dropout leave",
-        "[experts](fine_tuning.md#experts) out.",
+        "In general, 8-bit moments need each tensor rank's part of a parameter to begin at a multiple "
+        "of 128 elements, and nf4 needs",
+        "blocks of 64 in each rank's rows; [parallelism.md](parallelism.md) and "
+        "[fine_tuning.md](fine_tuning.md) say so. DoRA and",
+        "dropout leave [experts](fine_tuning.md#experts) out. LoRA on gpt-oss's experts is exported "
+        "merged only, since PEFT has no",
+        "layer for them: `--lora_export=adapter` and `both` are refused, and its cells run with "
+        "`merged`.",
         "",
         "## Cells",
         "",

@@ -36,8 +36,7 @@ namespace {
 constexpr char kNf4[] = "llama_nf4";
 constexpr char kQ4K[] = "llama_q4_k";
 
-// Mixtures whose blocks are, without their experts, smaller than an eighth of these, and larger;
-// and one with adapters beside packed weights.
+// Mixtures with l <= L / 8, with l > L / 8, and the latter with NF4 and LoRA (docs/memory.md).
 constexpr char kMixture[] = "qwen3_moe";
 constexpr char kWideMixture[] = "qwen3_moe_wide";
 constexpr char kMixtureNf4[] = "qwen3_moe_nf4";
@@ -391,6 +390,20 @@ std::vector<Case> MixtureCases() {
   cases.back().shard_optimizer_over_world = true;
   cases.push_back(Of("full_shard", 4, low));
   cases.back().post_forward_shard_size = 2;
+  for (const bool sync_every : {true, false}) {
+    cases.push_back(Of("shard_optimizer", 2, low));
+    cases.back().micro_batches = 2;
+    cases.back().sync_every_micro_batch = sync_every;
+    cases.push_back(Offloading(cases.back(), "pgo"));
+  }
+  cases.push_back(InGroupsOf(1, Offloading(Of("shard_grad_op", 4, low), "pgo")));
+  cases.back().micro_batches = 2;
+  cases.push_back(Of("no_shard", 2, low));
+  cases.back().micro_batches = 2;
+  Case over_world = Of("hybrid_shard", 2, low);
+  over_world.shard_optimizer_over_world = true;
+  over_world.micro_batches = 2;
+  cases.push_back(over_world);  // in groups of one rank
   return cases;
 }
 

@@ -22,7 +22,6 @@
 #include "zeroth/api/trainer.h"
 #include "zeroth/checkpoint/gguf/gguf_convert.h"
 #include "zeroth/checkpoint/hf_directory.h"
-#include "zeroth/core/base/file/json.h"
 #include "zeroth/core/base/file/temporary_directory.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/local/local.h"
@@ -132,7 +131,7 @@ ModelOptions ModelOptionsOf(const TrainOptions& options) {
   return model;
 }
 
-// Of files, or of a configuration.
+// Builds the model from --init_from's files or from the configuration.
 absl::StatusOr<std::unique_ptr<LanguageModel>> BuildModel(const TrainOptions& options) {
   if (options.base_dtype == BaseDtype::kMxfp4) {
     ZEROTH_ASSIGN_OR_RETURN(const ModelSource source, ModelSource::Open(options));
@@ -199,7 +198,8 @@ absl::StatusOr<Plan> PlanOf(const TrainOptions& options) {
   return PlanRun(options, SomeCpu(), std::move(model));
 }
 
-// The run may differ from what is planned: it has files.
+// `of_run` may name files that the plan does without. Only their formats are used; no weights are
+// read.
 void ExpectAsMeasured(const TrainOptions& options, const TrainOptions& of_run) {
   MemoryStats measured;
   const absl::Status run = RunLocalRanks(
@@ -267,13 +267,8 @@ TEST(PlanMemoryOfLeversTest, FrozenWeightsInFewBits) {
 
 TEST(PlanMemoryOfLeversTest, Mxfp4BeforeTheDownload) {
   const std::string files = "tests/testdata/gpt_oss_experts/mxfp4";
-  const absl::StatusOr<nlohmann::json> published = ReadJsonFile(files + "/config.json");
-  ASSERT_TRUE(published.ok()) << published.status();
-  nlohmann::json config = *published;
-  config.erase("quantization_config");
-  const TemporaryDirectory directory;
   for (const char* strategy : {"no_shard", "full_shard"}) {
-    TrainOptions options = OptionsOf(directory.Write("config.json", config.dump()), 2);
+    TrainOptions options = OptionsOf(files + "/config.json", 2);
     options.strategy = strategy;
     options.seq_len = 32;
     options.lora_rank = 4;
@@ -285,9 +280,13 @@ TEST(PlanMemoryOfLeversTest, Mxfp4BeforeTheDownload) {
   }
 }
 
-// The model card of gpt-oss (OpenAI, 2025) has the sizes of its files with one digit.
+// For 20B the size is "total_size" of the published model.safetensors.index.json. For 120B it is
+// that of the model card (arXiv:2508.10925, Table 1, checkpoint size), in GiB to one decimal.
 TEST(PlanMemoryOfLeversTest, GptOssAsPublished) {
-  for (const auto& [model, gib] : {std::pair("gpt_oss_20b", 12.8), {"gpt_oss_120b", 60.8}}) {
+  constexpr double kGiB = 1 << 30;
+  for (const auto& [model, size, tolerance] :
+       {std::tuple("gpt_oss_20b", 13761264768.0, 0.001 * 13761264768.0),
+        std::tuple("gpt_oss_120b", 60.8 * kGiB, 0.05 * kGiB)}) {
     TrainOptions options = OptionsOf(model, 1);
     options.strategy = "no_shard";
     options.param_dtype = options.master_dtype = DType::kBFloat16;
@@ -298,8 +297,7 @@ TEST(PlanMemoryOfLeversTest, GptOssAsPublished) {
     ASSERT_TRUE(plan.ok()) << plan.status();
     const auto parameters =
         static_cast<double>(plan->memory[static_cast<size_t>(MemoryCategory::kParameters)]);
-    EXPECT_NEAR(parameters / (1 << 30), gib, 0.05) << model;
-    EXPECT_GT(plan->step_seconds, 0);
+    EXPECT_NEAR(parameters, size, tolerance) << model;
   }
 }
 

@@ -202,8 +202,8 @@ def act(setup, name, words):
     if name in LAUNCHERS:
         at = words.index("bazel-bin/train/train")
         name, words = "train", words[at + 1:] + ["--out=by_" + name]
-    if name in ("plan", "evaluate"):
-        words.append("--seq_len=64")
+    if name == "evaluate" or (name == "plan" and "--init_from=" not in words):
+        words.append("--seq_len=64")  # The tiny model in the place of the reader's has few positions.
     if name == "train":
         config = [word.split("=", 1)[1] for word in words if word.startswith("--config=")]
         recipe = read(config[0]) if config else ""
@@ -215,6 +215,11 @@ def act(setup, name, words):
             del changes["steps"]
         words = [word for word in words if not word.startswith("--epochs=")] + as_flags(changes)
     print("$", name, " ".join(words), flush=True)
+    if name == "plan":
+        printed = run([programs[name]] + words)
+        if ": fits" not in printed:
+            sys.exit("FAILED: the plan does not fit:\n%s" % printed)
+        return
     os.execv(programs[name], [programs[name]] + words)
 
 
