@@ -65,9 +65,9 @@ class DividedLoss {
   // The logits of `count` rows from `begin` on.
   struct ChunkLogits {
     int64_t begin = 0;
-    Tensor student;
-    Tensor teacher;  // undefined unless HasWholeTeacher()
-    Tensor targets;
+    Tensor student = {};
+    Tensor teacher = {};  // undefined unless HasWholeTeacher()
+    Tensor targets = {};
   };
   // Computes the statistics of one piece of a chunk's logits.
   absl::Status PieceStatistics(const ChunkLogits& chunk, int piece, const Tensor& place);
@@ -139,9 +139,9 @@ absl::Status DividedLoss::Prepare() {
                                1 + HasWholeTeacher() + (transform_ != nullptr)));
   chunk_rows_ = plan.chunk_rows;
   ZEROTH_ASSIGN_OR_RETURN(values_, FullValues(weight_));
-  // Deterministic pieces are not padded: several would need padding between them, which targets do
-  // not count, and a rank's only piece must have the bits that it has beside others. A teacher's
-  // head is not padded, and the logits of both models have the same columns.
+  // Deterministic pieces are not padded: targets do not count padding between several, and one
+  // piece must have the bits that it has beside others. A student's head is not padded, because its
+  // logits have the same columns as the teacher's.
   const int64_t beyond = columns() % plan.column_step;
   const bool deterministic = ranks_ != nullptr && ranks_->options().deterministic > 0;
   if (deterministic || beyond == 0 || HasWholeTeacher()) return absl::OkStatus();
@@ -240,9 +240,7 @@ absl::StatusOr<Tensor> DividedLoss::Logits(const HeadInputs& head, Tensor* raw) 
 
 absl::Status DividedLoss::Chunk(int64_t begin, int64_t count) {
   const Tensor hidden = hidden_.View(begin * dim(), Shape({count, dim()}));
-  ChunkLogits chunk;
-  chunk.begin = begin;
-  chunk.targets = local_targets_.View(begin, Shape({count}));
+  ChunkLogits chunk = {.begin = begin, .targets = local_targets_.View(begin, Shape({count}))};
   Tensor raw;  // the student's logits before its transform, if gradients need them
   absl::StatusOr<Tensor> logits =
       Logits({hidden, values_, logit_cap_, transform_}, dhidden_.defined() ? &raw : nullptr);

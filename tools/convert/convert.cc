@@ -98,28 +98,23 @@ absl::StatusOr<LoneAdapter> OpenLoneAdapter(const std::string& path, bool to_ggu
     lone.weights = opened.model.shared_weights();
     ZEROTH_ASSIGN_OR_RETURN(lone.tokenizer_files, opened.model.ReadTokenizerFiles());
   }
+  const auto add = [&](const std::string& name, const std::string& parameter) -> TensorCopy& {
+    TensorCopy copy;
+    copy.to = name;
+    copy.from = is_peft ? name : parameter;
+    return lone.tensors.emplace_back(std::move(copy));
+  };
   for (const std::string& layer : lone.adapter.layers) {
     for (const bool is_a : {true, false}) {
-      TensorCopy copy;
-      copy.to = is_a ? PeftNameOfA(layer) : PeftNameOfB(layer);
-      copy.from = is_peft ? copy.to : absl::StrCat(layer, is_a ? kLoraA : kLoraB);
+      TensorCopy& copy = add(is_a ? PeftNameOfA(layer) : PeftNameOfB(layer),
+                             absl::StrCat(layer, is_a ? kLoraA : kLoraB));
       if (!is_peft && lone.adapter.fan_in_fan_out) copy.relayout = Relayout::kTranspose;
-      lone.tensors.push_back(std::move(copy));
     }
   }
   for (const std::string& layer : lone.adapter.layers) {
-    if (!lone.adapter.dora) break;
-    TensorCopy copy;
-    copy.to = PeftNameOfMagnitude(layer);
-    copy.from = is_peft ? copy.to : absl::StrCat(layer, kLoraMagnitude);
-    lone.tensors.push_back(std::move(copy));
+    if (lone.adapter.dora) add(PeftNameOfMagnitude(layer), absl::StrCat(layer, kLoraMagnitude));
   }
-  for (const std::string& parameter : lone.adapter.saved) {
-    TensorCopy copy;
-    copy.to = PeftNameOfSaved(parameter);
-    copy.from = is_peft ? copy.to : parameter;
-    lone.tensors.push_back(std::move(copy));
-  }
+  for (const std::string& name : lone.adapter.saved) add(PeftNameOfSaved(name), name);
   return lone;
 }
 
