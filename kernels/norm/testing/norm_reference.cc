@@ -34,19 +34,21 @@ NormGradients Backward(bool centred, int64_t rows, int64_t dim, const std::vecto
   const Normalised forward = Forward(centred, rows, dim, x, gamma, zeros, eps);
   NormGradients gradients{std::vector<double>(x.size()), zeros, zeros};
   const double count = static_cast<double>(dim);
+  const double through_mean = centred ? -1.0 / count : 0.0;
   for (int64_t r = 0; r < rows; ++r) {
     const double rstd = forward.rstd[r];
-    const auto centre = [&](int64_t i) { return x[r * dim + i] - forward.mean[r]; };
+    std::vector<double> centre(x.begin() + r * dim, x.begin() + (r + 1) * dim);
+    for (double& value : centre) value -= forward.mean[r];
+    double* const dx = gradients.dx.data() + r * dim;
     for (int64_t j = 0; j < dim; ++j) {
       const double g = dy[r * dim + j];
-      gradients.dgamma[j] += g * centre(j) * rstd;
+      gradients.dgamma[j] += g * centre[j] * rstd;
       gradients.dbeta[j] += g;
-      for (int64_t i = 0; i < dim; ++i) {
-        const double direct = (i == j ? 1.0 : 0.0) - (centred ? 1.0 / count : 0.0);
-        // d rstd / d x_i = -rstd^3 (x_i - mean) / dim
-        const double through_scale = -centre(j) * rstd * rstd * centre(i) / count;
-        gradients.dx[r * dim + i] += g * gamma[j] * rstd * (direct + through_scale);
-      }
+      const double dy_j = g * gamma[j] * rstd;
+      // d rstd / d x_i = -rstd^3 (x_i - mean) / dim
+      const double through_scale = -centre[j] * rstd * rstd / count;
+      dx[j] += dy_j;
+      for (int64_t i = 0; i < dim; ++i) dx[i] += dy_j * (through_mean + through_scale * centre[i]);
     }
   }
   return gradients;
