@@ -98,29 +98,9 @@ absl::Status MakeLayout(cudaDataType_t type, bool transposed, int64_t rows, int6
 struct CublasLt::Plan {
   ~Plan() {
     if (desc != nullptr) static_cast<void>(cublasLtMatmulDescDestroy(desc));
-    DestroyLayouts();
-  }
-
-  void DestroyLayouts() {
-    for (cublasLtMatrixLayout_t* layout : {&first, &second, &c}) {
-      if (*layout != nullptr) static_cast<void>(cublasLtMatrixLayoutDestroy(*layout));
-      *layout = nullptr;
+    for (cublasLtMatrixLayout_t layout : {first, second, c}) {
+      if (layout != nullptr) static_cast<void>(cublasLtMatrixLayoutDestroy(layout));
     }
-  }
-
-  // Describes the matrices by the distances of the key, or as contiguous ones.
-  absl::Status DescribeMatrices(const MatmulKey& key, bool contiguous) {
-    DestroyLayouts();
-    const cudaDataType_t first_type = key.fp8 ? CudaType(key.first_format) : CudaType(key.dtype);
-    const cudaDataType_t second_type = key.fp8 ? CudaType(key.second_format) : CudaType(key.dtype);
-    const int64_t first_ld = key.transpose_first ? key.depth : key.rows;
-    const int64_t second_ld = key.transpose_second ? key.columns : key.depth;
-    ZEROTH_RETURN_IF_ERROR(MakeLayout(first_type, key.transpose_first, key.rows, key.depth,
-                                      contiguous ? first_ld : key.first_ld, &first));
-    ZEROTH_RETURN_IF_ERROR(MakeLayout(second_type, key.transpose_second, key.depth, key.columns,
-                                      contiguous ? second_ld : key.second_ld, &second));
-    return MakeLayout(CudaType(key.c_dtype), /*transposed=*/false, key.rows, key.columns,
-                      contiguous ? key.rows : key.c_ld, &c);
   }
 
   cublasLtMatmulDesc_t desc = nullptr;
@@ -225,9 +205,15 @@ absl::StatusOr<std::unique_ptr<CublasLt::Plan>> CublasLt::MakePlan(const MatmulK
     status.Update(SetScales(plan->desc, scale, scale));
   }
   ZEROTH_RETURN_IF_ERROR(status);
-  ZEROTH_RETURN_IF_ERROR(plan->DescribeMatrices(key, key.as_contiguous));
+  const cudaDataType_t first_type = key.fp8 ? CudaType(key.first_format) : CudaType(key.dtype);
+  const cudaDataType_t second_type = key.fp8 ? CudaType(key.second_format) : CudaType(key.dtype);
+  ZEROTH_RETURN_IF_ERROR(
+      MakeLayout(first_type, key.transpose_first, key.rows, key.depth, key.first_ld, &plan->first));
+  ZEROTH_RETURN_IF_ERROR(MakeLayout(second_type, key.transpose_second, key.depth, key.columns,
+                                    key.second_ld, &plan->second));
+  ZEROTH_RETURN_IF_ERROR(MakeLayout(CudaType(key.c_dtype), /*transposed=*/false, key.rows,
+                                    key.columns, key.c_ld, &plan->c));
   ZEROTH_RETURN_IF_ERROR(AskForAlgorithm(key, *plan));
-  if (key.as_contiguous) ZEROTH_RETURN_IF_ERROR(plan->DescribeMatrices(key, false));
   return plan;
 }
 

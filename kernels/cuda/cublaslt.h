@@ -65,9 +65,6 @@ struct MatmulKey {
   uint32_t bias_alignment = 0;  // of the epilogue's operands; AlignmentOf(nullptr) without them
   uint32_t aux_alignment = 0;
   Epilogue epilogue = Epilogue::kNone;
-  // If true, the algorithm is that of contiguous matrices of these sizes, whatever the distances of
-  // columns. Each distance must be as aligned as that of the contiguous matrix.
-  bool as_contiguous = false;
 
   auto operator<=>(const MatmulKey&) const = default;
 };

@@ -32,8 +32,8 @@ TEST_F(KernelUsageTest, AMultiprocessorHoldsTheBlocksOfAMap) {
   for (const char* const pattern :
        {"Map1<*", "Map2<*", "SwiGluForward<*", "Lookup<*", "SumBatch<*", "Rotate<*",
         "DequantizeKernel<*", "SumKernel<*", "EpilogueKernel<*", "RoundKernel<*", "LargestKernel<*",
-        "AdamWKernel<*", "PrepareKeys", "PlacePairs", "UnpackNf4<*", "UnpackInt8<*",
-        "UnpackGguf<*"}) {
+        "AdamWKernel<*", "PrepareKeys", "PlacePairs", "UnpackNf4<*", "UnpackInt8<*", "UnpackGguf<*",
+        "CopyRowsKernel<*"}) {
     ForEach(pattern, [](const KernelCode& kernel) {
       EXPECT_EQ(kernel.block_threads, kMapThreads);
       EXPECT_GE(BlocksByRegisters(kernel, kMapThreads), kBlocksPerMultiprocessor);

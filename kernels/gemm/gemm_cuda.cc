@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <memory>
-#include <numeric>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -39,11 +38,10 @@ bool IsEpilogueOfBlas(const GemmCall& call) {
          (AuxOf(call) == nullptr || call.n % 8 == 0);
 }
 
-absl::StatusOr<bool> MultiplyByBlas(const GemmCall& call, CublasLt& blas, bool as_contiguous) {
-  MatmulKey key = KeyOf(call, blas.allow_tf32());
-  key.as_contiguous = as_contiguous;
+absl::StatusOr<bool> MultiplyByBlas(const GemmCall& call, CublasLt& blas) {
   return blas.Multiply(
-      key, {.first = call.b, .second = call.a, .c = call.c, .bias = call.bias, .aux = AuxOf(call)});
+      KeyOf(call, blas.allow_tf32()),
+      {.first = call.b, .second = call.a, .c = call.c, .bias = call.bias, .aux = AuxOf(call)});
 }
 
 // Computes a matmul for which cuBLASLt has no algorithm.
@@ -60,14 +58,14 @@ absl::Status FallbackMatmul(const GemmCall& call, CublasLt& blas, const LaunchTa
 // Multiplies by cuBLASLt and applies our own epilogue, in chunks of rows. Returns false, without
 // writing to c, if cuBLASLt has no algorithm without the epilogue either.
 absl::StatusOr<bool> MultiplyInStages(const GemmCall& call, CublasLt& blas,
-                                      const LaunchTarget& target, bool as_contiguous) {
+                                      const LaunchTarget& target) {
   const int64_t step = StagedRows(call);
   if (step == 0) return false;
   ZEROTH_ASSIGN_OR_RETURN(float* const staging, blas.Staging());
   for (int64_t begin = 0; begin < call.m; begin += step) {
     const int64_t rows = std::min(step, call.m - begin);
     const GemmCall product = MatmulOfBlock(call, {begin, 0, rows, call.n}, staging);
-    ZEROTH_ASSIGN_OR_RETURN(const bool multiplied, MultiplyByBlas(product, blas, as_contiguous));
+    ZEROTH_ASSIGN_OR_RETURN(const bool multiplied, MultiplyByBlas(product, blas));
     if (!multiplied && begin == 0) return false;
     // The last chunk may have so few rows that only the others have an algorithm.
     if (!multiplied) ZEROTH_RETURN_IF_ERROR(FallbackMatmul(product, blas, target));
@@ -105,17 +103,15 @@ int64_t StagedRows(const GemmCall& call) {
   return call.m <= fitting ? call.m : fitting / kRowStep * kRowStep;
 }
 
-absl::Status Gemm(const GemmCall& call, CublasLt& blas, const LaunchTarget& target,
-                  bool as_contiguous) {
+absl::Status Gemm(const GemmCall& call, CublasLt& blas, const LaunchTarget& target) {
   if (call.m == 0 || call.n == 0) return absl::OkStatus();
   if (call.k == 0) return PlainGemm(call, target);  // cuBLASLt does not accept depth 0
   if (IsEpilogueOfBlas(call)) {
-    ZEROTH_ASSIGN_OR_RETURN(const bool multiplied, MultiplyByBlas(call, blas, as_contiguous));
+    ZEROTH_ASSIGN_OR_RETURN(const bool multiplied, MultiplyByBlas(call, blas));
     if (multiplied) return absl::OkStatus();
   }
   if (HasEpilogue(call)) {
-    ZEROTH_ASSIGN_OR_RETURN(const bool multiplied,
-                            MultiplyInStages(call, blas, target, as_contiguous));
+    ZEROTH_ASSIGN_OR_RETURN(const bool multiplied, MultiplyInStages(call, blas, target));
     if (multiplied) return absl::OkStatus();
   }
   return FallbackMatmul(call, blas, target);
@@ -123,16 +119,17 @@ absl::Status Gemm(const GemmCall& call, CublasLt& blas, const LaunchTarget& targ
 
 namespace {
 
-// Returns true if each row is as aligned as in a contiguous matrix that begins on 16 bytes.
-bool IsAligned(const void* data, int64_t ld, int64_t columns, DType dtype) {
-  const auto size = static_cast<int64_t>(SizeOf(dtype));
-  return AlignmentOf(data) == 16 && ld * size % std::gcd(columns * size, int64_t{16}) == 0;
+// Returns the smallest distance between rows of `columns` elements that keeps them on 16 bytes.
+int64_t AlignedStride(int64_t columns, DType dtype) {
+  const auto elements = int64_t{16} / static_cast<int64_t>(SizeOf(dtype));
+  return (columns + elements - 1) / elements * elements;
 }
 
-// Computes a matmul whose bits depend on its sizes and types alone. Strides and alignments, by
-// which cuBLASLt chooses among its algorithms, change with the number of tensor ranks: a piece of
-// the depth may have rows of 514 bytes on one rank and of 256 bytes on two. So the algorithm is
-// that of contiguous matrices, and matrices of lower alignment are copied.
+// Computes a matmul whose bits depend on its sizes and types alone. cuBLASLt chooses among its
+// algorithms by strides and alignments too, which change with the number of tensor ranks: a piece
+// of the depth may have rows of 514 bytes on one rank and of 256 bytes on two. So every matrix has
+// the stride of AlignedStride, or is copied to scratch memory that has it. pre_activation and
+// gelu_input are tensors of their own, which have one stride and alignment on any rank.
 absl::Status GemmOfAnyLayout(const GemmCall& call, CublasLt& blas, CudaKernels& kernels) {
   const LaunchTarget& target = kernels.target();
   if (call.m == 0 || call.n == 0 || call.k == 0) return Gemm(call, blas, target);
@@ -140,17 +137,18 @@ absl::Status GemmOfAnyLayout(const GemmCall& call, CublasLt& blas, CudaKernels& 
   std::vector<std::shared_ptr<Buffer>> copies;  // until all work is enqueued
   const auto align = [&](int64_t rows, int64_t columns, DType dtype, bool is_read, auto*& data,
                          int64_t& ld) -> absl::Status {
-    if (rows == 1) ld = columns;  // it may be less
-    if (IsAligned(data, ld, columns, dtype)) return absl::OkStatus();
+    const int64_t stride = AlignedStride(columns, dtype);
+    if (rows == 1) ld = stride;  // a single row has no other to be distant from
+    if (AlignmentOf(data) == 16 && ld == stride) return absl::OkStatus();
     ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Buffer> copy,
-                            kernels.Scratch(static_cast<size_t>(rows * columns) * SizeOf(dtype)));
+                            kernels.Scratch(static_cast<size_t>(rows * stride) * SizeOf(dtype)));
     if (is_read) {
       ZEROTH_RETURN_IF_ERROR(
-          CopyRows(rows, columns, dtype, data, ld, copy->data(), columns, target));
+          CopyRows(rows, columns, dtype, data, ld, copy->data(), stride, target));
     }
     copies.push_back(copy);
     data = copy->data();
-    ld = columns;
+    ld = stride;
     return absl::OkStatus();
   };
   ZEROTH_RETURN_IF_ERROR(align(call.transpose_a ? call.k : call.m,
@@ -163,7 +161,7 @@ absl::Status GemmOfAnyLayout(const GemmCall& call, CublasLt& blas, CudaKernels& 
   ZEROTH_RETURN_IF_ERROR(align(1, call.n, call.dtype, true, aligned.bias, bias_ld));
   ZEROTH_RETURN_IF_ERROR(
       align(call.m, call.n, call.c_dtype, call.accumulate, aligned.c, aligned.ldc));
-  ZEROTH_RETURN_IF_ERROR(Gemm(aligned, blas, target, /*as_contiguous=*/true));
+  ZEROTH_RETURN_IF_ERROR(Gemm(aligned, blas, target));
   if (aligned.c == call.c) return absl::OkStatus();
   return CopyRows(call.m, call.n, call.c_dtype, aligned.c, aligned.ldc, call.c, call.ldc, target);
 }

@@ -23,9 +23,7 @@ MatmulKey KeyOf(const GemmCall& call, bool allow_tf32);
 // epilogue. 0 if fewer than 128 fit and the call has more rows than fit.
 int64_t StagedRows(const GemmCall& call);
 
-// Enqueues on the stream of `blas`, which must be the stream of `target`. `as_contiguous`: see
-// MatmulKey.
-absl::Status Gemm(const GemmCall& call, CublasLt& blas, const LaunchTarget& target,
-                  bool as_contiguous = false);
+// Enqueues on the stream of `blas`, which must be the stream of `target`.
+absl::Status Gemm(const GemmCall& call, CublasLt& blas, const LaunchTarget& target);
 
 }  // namespace zeroth::cuda

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 #include "zeroth/core/base/dtype.h"
@@ -92,7 +93,6 @@ TEST(MatmulKeyTest, WhatDecidesAPlanIsInItsKey) {
   EXPECT_TRUE(differs([](MatmulKey& k) { k.bias_alignment = 2; }));
   EXPECT_TRUE(differs([](MatmulKey& k) { k.aux_alignment = 2; }));
   EXPECT_TRUE(differs([](MatmulKey& k) { k.epilogue = Epilogue::kGelu; }));
-  EXPECT_TRUE(differs([](MatmulKey& k) { k.as_contiguous = true; }));
 }
 
 TEST(MatmulKeyTest, AlignmentIsAPowerOfTwoUpTo16) {
@@ -127,6 +127,8 @@ TEST(StagedRowsTest, FitTheStaging) {
 // Matrices of values that look random, alone or as columns of a larger one.
 class MatmulBitsTest : public testing::Test {
  protected:
+  static constexpr float kBeside = 7;  // in the columns beside a matrix
+
   void SetUp() override {
     ZEROTH_SKIP_WITHOUT_DEVICE("cuda");
     device_ = *DeviceRegistry::Create("cuda", {.bits_of_any_team = true});
@@ -147,7 +149,10 @@ class MatmulBitsTest : public testing::Test {
     const Tensor alone = Empty(rows, columns, dtype);
     EXPECT_EQ(kernels::Cast(*kernels_, fp32, alone), absl::OkStatus());
     if (beside == 0) return alone;
-    const Matrix inside = Matrix(Empty(rows, columns + 2 * beside, dtype)).Columns(beside, columns);
+    const Tensor whole = Empty(rows, columns + 2 * beside, dtype);
+    EXPECT_EQ(kernels::Basic(*kernels_, {.op = BasicOp::kFill, .out = whole, .scalar = kBeside}),
+              absl::OkStatus());
+    const Matrix inside = Matrix(whole).Columns(beside, columns);
     EXPECT_EQ(kernels::Basic(*kernels_, {.a = alone, .out = inside}), absl::OkStatus());
     return inside;
   }
@@ -176,6 +181,11 @@ class MatmulBitsTest : public testing::Test {
       args.bias = bias.tensor.View(bias.offset, Shape({of.rows}));
     }
     EXPECT_EQ(kernels::Gemm(*kernels_, args), absl::OkStatus());
+    if (beside > 0) {
+      for (const int64_t first : {int64_t{0}, beside + of.rows}) {
+        EXPECT_THAT(Values(Matrix(args.c.tensor).Columns(first, beside)), testing::Each(kBeside));
+      }
+    }
     return Values(args.c);
   }
 

@@ -103,7 +103,7 @@ class DividedLoss {
     const int64_t begin = BeginOfShare(vocab_, of_rank, of_all) - first_;
     return {begin, BeginOfShare(vocab_, of_rank + 1, of_all) - first_ - begin};
   }
-  // Like Piece, with the padding, which only a rank of one piece has.
+  // Like Piece, with the padding, which deterministic pieces do not have.
   std::pair<int64_t, int64_t> PaddedPiece(int piece) const {
     const auto [begin, count] = Piece(piece);
     return {begin, count + padding_};
