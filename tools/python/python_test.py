@@ -101,7 +101,9 @@ class TrainTest(PythonTest):
         self.assertEqual([record["step"] for record in run], [1, 2])
         self.assertEqual(str(run.result()), os.path.join(here, "zeroth_out/run-1/final"))
         os.chdir(here)
-        self.assertEqual(zeroth.train(TINY, data="text.md", steps=1).directory.name, "run-2")
+        second = zeroth.train(TINY, data="text.md", steps=1)
+        self.assertEqual(second.directory.name, "run-2")
+        second.wait()  # or it would write into the folder that the test removes
 
     def test_a_mapping_a_file_and_keywords_are_options(self):
         zeroth.train({**TINY, "steps": 5}, steps=2, data=["text.md", "text.md"], seed=3, out="one").wait()
