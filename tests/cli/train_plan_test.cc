@@ -70,7 +70,7 @@ TEST(TrainPlanTest, ThePlannerNeedsNoDataAndNoGpu) {
   const Flags blocks = {"--model=qwen3_30b_a3b", "--base_dtype=mxfp4", "--lora_rank=8"};
   EXPECT_NE(Wait(Start(blocks, log, "", {}, "tools/plan/plan")), 0);
   EXPECT_NE(Logs(log).find("--base_dtype=mxfp4"), std::string::npos) << Logs(log);
-  EXPECT_NE(Logs(log).find("expected a gpt-oss"), std::string::npos) << Logs(log);
+  EXPECT_NE(Logs(log).find("or, to plan, --model=gpt_oss_20b"), std::string::npos) << Logs(log);
   // The other ranks that a launcher starts print nothing.
   const Environment second = {
       {"RANK", "1"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "2"}};
