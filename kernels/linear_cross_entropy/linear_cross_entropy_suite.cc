@@ -25,8 +25,10 @@ class LinearCrossEntropySuite : public KernelsSuite {
   // NaN.
   LinearCrossEntropyArgs Random(int64_t rows, int64_t dim, int64_t vocab, const Types& types);
   // Runs `args` and compares loss and gradients (those that are defined) with the definition.
-  // `old_dweight` is what dweight held, if it accumulates.
-  void Check(const LinearCrossEntropyArgs& args, const std::vector<float>& old_dweight = {});
+  // `old_dweight` is what dweight held, if it accumulates. `dhidden_tolerance` is added to that of
+  // the type.
+  void Check(const LinearCrossEntropyArgs& args, const std::vector<float>& old_dweight = {},
+             double dhidden_tolerance = 0);
 };
 
 namespace {
@@ -58,7 +60,8 @@ LinearCrossEntropyArgs LinearCrossEntropySuite::Random(int64_t rows, int64_t dim
 }
 
 void LinearCrossEntropySuite::Check(const LinearCrossEntropyArgs& args,
-                                    const std::vector<float>& old_dweight) {
+                                    const std::vector<float>& old_dweight,
+                                    double dhidden_tolerance) {
   const int64_t dim = args.hidden.dim(1);
   const int64_t vocab = args.weight.dim(0);
   SCOPED_TRACE(absl::StrCat("rows ", args.hidden.dim(0), ", dim ", dim, ", vocab ", vocab, ", ",
@@ -81,11 +84,9 @@ void LinearCrossEntropySuite::Check(const LinearCrossEntropyArgs& args,
   for (double& x : expected.dweight) x *= factor * args.grad_scale;
   for (size_t i = 0; i < old_dweight.size(); ++i) expected.dweight[i] += old_dweight[i];
   ExpectClose(Download(args.loss), {expected.loss}, 1e-6, 1e-7, "loss");
-  // A sum over the vocabulary in fp32. Errors of its order grow as the square root of its length.
-  const double sum_error = 5e-8 * std::sqrt(static_cast<double>(vocab));
   if (args.dhidden.defined())
     ExpectCloseIn(args.dhidden.dtype(), Download(args.dhidden), expected.dhidden,
-                  std::max(Tolerance(args.hidden.dtype()), sum_error), 1e-9, "dhidden");
+                  Tolerance(args.hidden.dtype()) + dhidden_tolerance, 1e-9, "dhidden");
   if (args.dweight.defined())
     ExpectCloseIn(args.dweight.dtype(), Download(args.dweight), expected.dweight,
                   Tolerance(args.hidden.dtype()), 1e-9, "dweight");
@@ -227,6 +228,9 @@ TEST_P(LinearCrossEntropySuite, ChunksBoundTheWorkspace) {
   constexpr int64_t kRows = 224;
   constexpr int64_t kDim = 4;
   constexpr int64_t kVocab = 262147;
+  // Where oneDNN for aarch64 adds the terms of all words one by one, those below half an ulp of the
+  // sum are lost.
+  constexpr double kDhiddenTolerance = 1e-3;
   for (const Types& types : {kTypePairs[1], kTypePairs[2]}) {  // a sum apart; a sum in place
     SetUp();                                                   // a fresh allocator
     LinearCrossEntropyArgs args = Random(kRows, kDim, kVocab, types);
@@ -238,7 +242,7 @@ TEST_P(LinearCrossEntropySuite, ChunksBoundTheWorkspace) {
     const std::vector<float> old = RoundTo(types.grad_dtype, RandomNormal(kVocab * kDim, 1e-3f));
     args.dweight = Upload({kVocab, kDim}, old, types.grad_dtype);
     args.accumulate_dweight = true;
-    Check(args, old);
+    Check(args, old, kDhiddenTolerance);
     const int64_t peak = device().allocator().stats()[MemoryCategory::kWorkspace].peak_bytes;
     EXPECT_LT(peak, kRows * kVocab * 4 * 9 / 10);
   }
