@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -54,6 +55,17 @@ class TinyModel {
     const absl::StatusOr<Tensor> logits = Logits(tokens, from, cache);
     EXPECT_TRUE(logits.ok()) << logits.status();
     return logits.ok() ? logits->ToHost<float>().value() : std::vector<float>();
+  }
+  // Continues the prompt by this model, and appends the number of tokens that each call of Logits
+  // computes to `computed`.
+  absl::StatusOr<std::vector<int32_t>> Continue(const std::vector<int32_t>& prompt,
+                                                const GenerateOptions& options,
+                                                std::vector<size_t>* computed = nullptr) {
+    return Generate(model(), prompt, options,
+                    [&](absl::Span<const int32_t> tokens, int64_t from, KeyValueCache* cache) {
+                      if (computed != nullptr) computed->push_back(tokens.size());
+                      return Logits(tokens, from, cache);
+                    });
   }
   // The transform of the model as a teacher.
   const LogitTransform* HeadTransform() {
@@ -159,11 +171,7 @@ TEST_P(GenerateTest, ContinuesAsWithoutACache) {
   // It ends at a stop token, which is not reported.
   const auto stop = std::find(expected.begin(), expected.end(), expected[7]);
   options.stop_tokens = {-1, *stop};
-  const auto stopped =
-      Generate(tiny.model(), tiny.RandomTokens(5), options,
-               [&](absl::Span<const int32_t> tokens, int64_t from, KeyValueCache* cache) {
-                 return tiny.Logits(tokens, from, cache);
-               });
+  const auto stopped = tiny.Continue(tiny.RandomTokens(5), options);
   ASSERT_TRUE(stopped.ok()) << stopped.status();
   EXPECT_EQ(*stopped, std::vector<int32_t>(expected.begin(), stop));
 }
@@ -177,16 +185,11 @@ TEST(GenerateLongropeTest, TheCacheIsFilledAgainBeyondTheOriginalContext) {
   GenerateOptions options;
   options.max_tokens = 6;
   options.sampling.temperature = 0;
-  int64_t computed = 0;
-  const auto generated =
-      Generate(tiny.model(), ids, options,
-               [&](absl::Span<const int32_t> tokens, int64_t from, KeyValueCache* cache) {
-                 computed += static_cast<int64_t>(tokens.size());
-                 return tiny.Logits(tokens, from, cache);
-               });
+  std::vector<size_t> computed;
+  const auto generated = tiny.Continue(ids, options, &computed);
   ASSERT_TRUE(generated.ok()) << generated.status();
   // The prompt, two more tokens, all 17, and one each.
-  EXPECT_EQ(computed, 14 + 2 + 17 + 2);
+  EXPECT_EQ(std::accumulate(computed.begin(), computed.end(), int64_t{0}), 14 + 2 + 17 + 2);
   std::vector<int32_t> expected;
   while (static_cast<int64_t>(expected.size()) < options.max_tokens) {
     const std::vector<float> logits = tiny.LogitsOf(ids, static_cast<int64_t>(ids.size()) - 1);
@@ -207,11 +210,7 @@ TEST_P(GenerateTest, AnyNumberOfTokensMayBeAskedFor) {
   GenerateOptions options;
   options.max_tokens = std::numeric_limits<int64_t>::max();
   for (int32_t id = 0; id < tiny.model().vocab_size(); ++id) options.stop_tokens.push_back(id);
-  const auto generated =
-      Generate(tiny.model(), tiny.RandomTokens(5), options,
-               [&](absl::Span<const int32_t> tokens, int64_t from, KeyValueCache* cache) {
-                 return tiny.Logits(tokens, from, cache);
-               });
+  const auto generated = tiny.Continue(tiny.RandomTokens(5), options);
   ASSERT_TRUE(generated.ok()) << generated.status();
   EXPECT_TRUE(generated->empty());
 }
@@ -232,15 +231,11 @@ TEST(GenerateLinearAttentionTest, ContinuesPromptsOfAnyLength) {
     GenerateOptions options;
     options.max_tokens = 12;
     options.sampling.temperature = 0;
-    int64_t computed = 0;
-    const auto generated =
-        Generate(tiny.model(), ids, options,
-                 [&](absl::Span<const int32_t> tokens, int64_t from, KeyValueCache* cache) {
-                   computed += static_cast<int64_t>(tokens.size());
-                   return tiny.Logits(tokens, from, cache);
-                 });
+    std::vector<size_t> computed;
+    const auto generated = tiny.Continue(ids, options, &computed);
     ASSERT_TRUE(generated.ok()) << generated.status();
-    EXPECT_EQ(computed, static_cast<int64_t>(length) + options.max_tokens - 1);
+    EXPECT_EQ(std::accumulate(computed.begin(), computed.end(), int64_t{0}),
+              static_cast<int64_t>(length) + options.max_tokens - 1);
     for (const int32_t token : *generated) {
       const std::vector<float> logits = tiny.LogitsOf(ids, static_cast<int64_t>(ids.size()) - 1);
       EXPECT_EQ(token, std::max_element(logits.begin(), logits.end()) - logits.begin()) << length;
@@ -311,12 +306,7 @@ TEST(GenerateWithoutCacheTest, EachTokenComputesTheWholeContext) {
   GenerateOptions options;
   options.max_tokens = 5;
   std::vector<size_t> computed;
-  const auto generated =
-      Generate(tiny.model(), tiny.RandomTokens(5), options,
-               [&](absl::Span<const int32_t> tokens, int64_t from, KeyValueCache* cache) {
-                 computed.push_back(tokens.size());
-                 return tiny.Logits(tokens, from, cache);
-               });
+  const auto generated = tiny.Continue(tiny.RandomTokens(5), options, &computed);
   ASSERT_TRUE(generated.ok()) << generated.status();
   EXPECT_EQ(computed, (std::vector<size_t>{5, 6, 7, 8, 8}));
 }
@@ -332,11 +322,7 @@ TEST(TransformedLogitsTest, HaveTheBitsOfTheSameCap) {
 TEST(GenerateErrorsTest, SaysWhatIsWrong) {
   TinyModel tiny("llama_tiny");
   const auto error = [&](const std::vector<int32_t>& prompt, const GenerateOptions& options) {
-    const auto generated =
-        Generate(tiny.model(), prompt, options,
-                 [&](absl::Span<const int32_t> tokens, int64_t from, KeyValueCache* cache) {
-                   return tiny.Logits(tokens, from, cache);
-                 });
+    const auto generated = tiny.Continue(prompt, options);
     EXPECT_TRUE(absl::IsInvalidArgument(generated.status())) << generated.status();
     return std::string(generated.status().message());
   };

@@ -23,21 +23,6 @@ std::vector<RunSetup> Setups(const std::string& model, int world_size, int64_t m
   return setups;
 }
 
-void ExpectMeetsReference(const RunSetup& setup) {
-  SCOPED_TRACE(setup.ToString());
-  const absl::StatusOr<TrainingRecord> reference = LoadReference(setup.model);
-  ASSERT_TRUE(reference.ok()) << reference.status();
-  const TrainingRecord& record = Record(setup);
-  ASSERT_EQ(record.losses.size(), reference->losses.size());
-  for (size_t step = 0; step < record.losses.size(); ++step) {
-    EXPECT_LE(Relative(record.losses[step], reference->losses[step]),
-              step == 0 ? kFirstLossTolerance : kLossTolerance)
-        << "loss of step " << step;
-  }
-  ExpectClose(record.first_gradients, reference->first_gradients, kGradientTolerance, "gradient");
-  ExpectFinalWeightsClose(setup.model, record.final_weights, reference->final_weights);
-}
-
 TEST(AccumulationTest, EveryStrategyMeetsTheReference) {
   for (const bool sync_every : {true, false}) {
     for (const RunSetup& setup : Setups("gpt2_tiny", 2, 4, sync_every)) ExpectMeetsReference(setup);

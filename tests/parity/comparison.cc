@@ -171,6 +171,21 @@ void ExpectFinalWeightsClose(const std::string& model, const NamedValues& values
   ExpectClose(values, reference, tolerance + moved / 10, "final weights", *sensitive);
 }
 
+void ExpectMeetsReference(const RunSetup& setup) {
+  SCOPED_TRACE(setup.ToString());
+  const absl::StatusOr<TrainingRecord> reference = LoadReference(setup.model);
+  ASSERT_TRUE(reference.ok()) << reference.status();
+  const TrainingRecord& record = Record(setup);
+  ASSERT_EQ(record.losses.size(), reference->losses.size());
+  for (size_t step = 0; step < record.losses.size(); ++step) {
+    EXPECT_LE(Relative(record.losses[step], reference->losses[step]),
+              step == 0 ? kFirstLossTolerance : kLossTolerance)
+        << "loss of step " << step;
+  }
+  ExpectClose(record.first_gradients, reference->first_gradients, kGradientTolerance, "gradient");
+  ExpectFinalWeightsClose(setup.model, record.final_weights, reference->final_weights);
+}
+
 void ExpectSameBits(const TrainingRecord& a, const TrainingRecord& b) {
   EXPECT_EQ(a.losses, b.losses);
   EXPECT_EQ(a.grad_norms, b.grad_norms);

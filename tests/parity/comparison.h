@@ -59,6 +59,9 @@ void ExpectClose(const NamedValues& values, const NamedValues& reference, double
 // may be off by more than five steps of AdamW; a tenth of their error is added to `tolerance`.
 void ExpectFinalWeightsClose(const std::string& model, const NamedValues& values,
                              const NamedValues& reference, double tolerance = kWeightTolerance);
+// Runs the setup. Its losses, the first gradients and the final weights are those of its model's
+// float64 reference.
+void ExpectMeetsReference(const RunSetup& setup);
 // Losses, norms, gradients and weights, to the last bit.
 void ExpectSameBits(const TrainingRecord& a, const TrainingRecord& b);
 
