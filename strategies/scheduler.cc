@@ -21,7 +21,7 @@ std::vector<Unit*> ReductionOrder(const std::vector<Unit*>& units) {
 }
 
 // True if some gradients are reduced inside groups and then across groups.
-bool ReduceAcrossGroups(const std::vector<Unit*>& units) {
+bool ReducesAcrossGroups(const std::vector<Unit*>& units) {
   return std::any_of(units.begin(), units.end(), [](const Unit* unit) {
     return unit->mesh().owner_count() > 1 && unit->mesh().replicate_size() > 1;
   });
@@ -110,7 +110,7 @@ absl::Status Scheduler::CreateLanes() {
   };
   ZEROTH_RETURN_IF_ERROR(create(gather_, "gather", gathers));
   ZEROTH_RETURN_IF_ERROR(create(reduce_, "reduce", reduces));
-  return ReduceAcrossGroups(units_) ? create(across_, "reduce across", reduces) : absl::OkStatus();
+  return ReducesAcrossGroups(units_) ? create(across_, "reduce across", reduces) : absl::OkStatus();
 }
 
 absl::Status Scheduler::ExpectKnownUnit(const Unit* unit) const {
