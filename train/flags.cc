@@ -70,6 +70,14 @@ bool Exists(absl::string_view name, const std::vector<ProgramFlag>& program_flag
          std::find(std::begin(kOthers), std::end(kOthers), name) != std::end(kOthers);
 }
 
+// Returns what to write after --NAME= if the value is missing.
+std::string ValueHint(absl::string_view name) {
+  if (name == "resume") return "auto, or the path of a checkpoint";
+  const Option* const option = FindOption(name);
+  const std::string expected = option != nullptr ? Expected(*option) : "";
+  return expected.empty() ? "VALUE" : absl::StrCat("VALUE, where VALUE is ", expected);
+}
+
 absl::Status InsertFlagFile(const std::string& path, size_t at, Words& words) {
   const absl::StatusOr<std::string> text = ReadFile(path, kMostBytes);
   ZEROTH_RETURN_IF_ERROR_WITH(text.status(), "--flagfile");
@@ -121,10 +129,10 @@ absl::StatusOr<Given> ReadWords(Words words, const std::vector<ProgramFlag>& pro
     }
     if (!has_value && !IsSwitch(name, program_flags)) {
       if (is_last || absl::StartsWith(words[i + 1], "--")) {
-        wrong.push_back(absl::StrCat(
-            "--", name, " has no value",
-            is_last ? "" : absl::StrCat(" (the flag ", words[i + 1], " follows it)"), "; write --",
-            name, "=", name == "resume" ? "auto, or the path of a checkpoint" : "VALUE"));
+        wrong.push_back(
+            absl::StrCat("--", name, " has no value",
+                         is_last ? "" : absl::StrCat(" (the flag ", words[i + 1], " follows it)"),
+                         "; write --", name, "=", ValueHint(name)));
         continue;
       }
       value = words[++i];

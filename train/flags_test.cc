@@ -67,7 +67,9 @@ TEST(FlagsTest, OtherWordsThanFlagsAreRefused) {
   EXPECT_EQ(Error({"--data=a", "--resume", "--out=a"}),
             "--resume has no value (the flag --out=a follows it); write --resume=auto, or the path "
             "of a checkpoint; --help lists all flags");
-  EXPECT_THAT(Error({"--out"}), HasSubstr("--out has no value; write --out=VALUE"));
+  EXPECT_THAT(Error({"--out"}), HasSubstr("--out has no value; write --out=VALUE;"));
+  EXPECT_THAT(Error({"--grad_sync"}),
+              HasSubstr("write --grad_sync=VALUE, where VALUE is every or last;"));
   EXPECT_THAT(Error({"stray", "--data=a"}), HasSubstr("unexpected argument 'stray': flags start"));
   EXPECT_THAT(Error({"--data=a", "--", "--x"}), HasSubstr("unexpected argument '--x'"));
   EXPECT_THAT(Error({"--data=a", "--nosteps"}), HasSubstr("there is no flag --nosteps"));

@@ -94,66 +94,100 @@ constexpr GgufGroup GgufGroupOf(const uint8_t* block, int group) {
   }
 }
 
-// Returns the code of element `i` of a block.
+// Elements in a run: their codes are in consecutive bytes, at one bit position. A group has one or
+// two runs.
+inline constexpr int kGgufRun = 16;
+
+// Where the codes of a run are in a block. That of element i is (block[lower + i] >> shift & mask)
+// | (block[upper + i] >> upper_shift & kGgufUpperMask) << kGgufUpperPlace.
+struct GgufRun {
+  int lower = 0;
+  int shift = 0;
+  int mask = 0;
+  int upper = 0;
+  int upper_shift = 0;
+};
+
+// Formats that store fifth bits as a mask of 32 bits: that of element i of a run is in byte upper +
+// i / 8 instead.
 template <PackedFormat Format>
-constexpr int GgufCodeOf(const uint8_t* block, int i) {
+inline constexpr bool kHasFifths = Format == PackedFormat::kQ5_0 || Format == PackedFormat::kQ5_1;
+
+// The upper bits of a code that are in another byte, 0 if there are none, and their position.
+template <PackedFormat Format>
+inline constexpr int kGgufUpperMask =
+    Format == PackedFormat::kQ6_K                                    ? 3
+    : Format == PackedFormat::kQ3_K || Format == PackedFormat::kQ5_K ? 1
+                                                                     : 0;
+template <PackedFormat Format>
+inline constexpr int kGgufUpperPlace = Format == PackedFormat::kQ3_K ? 2 : 4;
+
+// Subtracted from a stored code to get the signed one.
+template <PackedFormat Format>
+inline constexpr int kGgufBias = Format == PackedFormat::kQ4_0   ? 8
+                                 : Format == PackedFormat::kQ5_0 ? 16
+                                 : Format == PackedFormat::kQ3_K ? 4
+                                 : Format == PackedFormat::kQ6_K ? 32
+                                                                 : 0;
+
+// Returns the place of run number `run` of a block.
+template <PackedFormat Format>
+constexpr GgufRun GgufRunOf(int run) {
   if constexpr (Format == PackedFormat::kQ8_0) {
-    return static_cast<int8_t>(block[2 + i]);
+    return {2 + kGgufRun * run, 0, 255};
   } else if constexpr (Format == PackedFormat::kMxfp4) {
-    // E2M1: a sign, two bits of exponent and one of mantissa. Twice the value: 0, 1, 2, 3, 4, 6, 8
-    // or 12.
-    const int both = block[1 + i % 16];
-    const int bits = i < 16 ? both & 15 : both >> 4;
-    const int exponent = bits >> 1 & 3;
-    const int twice = exponent == 0 ? bits & 1 : (2 | (bits & 1)) << (exponent - 1);
-    return bits < 8 ? twice : -twice;
+    return {1, 4 * run, 15};
   } else if constexpr (kIsSmallBlock<Format>) {
     // Elements i and i + 16 share a byte, behind the fifth bits of all.
     constexpr int kHalves = kAddsMinimum<Format> ? 4 : 2;
-    constexpr bool kHasFifths = Format == PackedFormat::kQ5_0 || Format == PackedFormat::kQ5_1;
-    const int both = block[kHalves + (kHasFifths ? 4 : 0) + i % 16];
-    int code = i < 16 ? both & 15 : both >> 4;
-    if constexpr (kHasFifths) code |= (block[kHalves + i / 8] >> (i % 8) & 1) << 4;
-    return kAddsMinimum<Format> ? code : code - (kHasFifths ? 16 : 8);
+    return {kHalves + (kHasFifths<Format> ? 4 : 0), 4 * run, 15, kHalves + 2 * run};
   } else if constexpr (Format == PackedFormat::kQ2_K || Format == PackedFormat::kQ3_K) {
     // In each half of 128 elements, i, i + 32, i + 64 and i + 96 share a byte. Of Q3_K, all
     // elements with the same i % 32 share a byte of upper bits.
     constexpr bool kIsQ3 = Format == PackedFormat::kQ3_K;
-    const int both = block[(kIsQ3 ? 32 : 16) + i / 128 * 32 + i % 32];
-    const int lower = both >> (2 * (i % 128 / 32)) & 3;
-    return kIsQ3 ? (lower | (block[i % 32] >> (i / 32) & 1) << 2) - 4 : lower;
+    const int odd = kGgufRun * (run % 2);
+    return {(kIsQ3 ? 32 : 16) + run / 8 * 32 + odd, run % 8 / 2 * 2, 3, odd, run / 2};
   } else if constexpr (Format == PackedFormat::kQ6_K) {
     // In each half of 128 elements, i and i + 64 share a byte of lower bits, and i, i + 32, i + 64
     // and i + 96 a byte of upper bits.
-    const int half = i / 128;
-    const int inside = i % 128;
-    const int both = block[64 * half + inside % 64];
-    const int upper = block[128 + 32 * half + inside % 32] >> (2 * (inside / 32)) & 3;
-    return ((inside < 64 ? both & 15 : both >> 4) | upper << 4) - 32;
+    const int half = run / 8;
+    const int inside = run % 8;
+    return {64 * half + kGgufRun * (inside % 4), inside / 4 * 4, 15,
+            128 + 32 * half + kGgufRun * (inside % 2), inside / 2 * 2};
   } else {
     // In each 64 elements, i and i + 32 share a byte.
     constexpr bool kIsQ5 = Format == PackedFormat::kQ5_K;
-    const int both = block[(kIsQ5 ? 48 : 16) + i / 64 * 32 + i % 32];
-    const int lower = i % 64 < 32 ? both & 15 : both >> 4;
-    return kIsQ5 ? lower | (block[16 + i % 32] >> (i / 32) & 1) << 4 : lower;
+    const int odd = kGgufRun * (run % 2);
+    return {(kIsQ5 ? 48 : 16) + run / 4 * 32 + odd, run % 4 / 2 * 4, 15, 16 + odd, run / 2};
   }
+}
+
+// Codes of MXFP4, E2M1: a sign, two bits of exponent and one of mantissa. Twice their values.
+inline constexpr int8_t kMxfp4TwiceValues[16] = {0, 1,  2,  3,  4,  6,  8,  12,
+                                                 0, -1, -2, -3, -4, -6, -8, -12};
+
+// Returns the code of element `i` of a run.
+template <PackedFormat Format>
+constexpr int GgufCodeOf(const uint8_t* block, const GgufRun& run, int i) {
+  int code = block[run.lower + i] >> run.shift & run.mask;
+  if constexpr (Format == PackedFormat::kQ8_0) return static_cast<int8_t>(code);
+  if constexpr (Format == PackedFormat::kMxfp4) {
+    // Computed: a device would have to load a table.
+    const int exponent = code >> 1 & 3;
+    const int twice = exponent == 0 ? code & 1 : (2 | (code & 1)) << (exponent - 1);
+    return code < 8 ? twice : -twice;
+  }
+  if constexpr (kHasFifths<Format>) {
+    code |= (block[run.upper + i / 8] >> (i % 8) & 1) << kGgufUpperPlace<Format>;
+  } else if constexpr (kGgufUpperMask<Format> != 0) {
+    code |= (block[run.upper + i] >> run.upper_shift & kGgufUpperMask<Format>)
+            << kGgufUpperPlace<Format>;
+  }
+  return code - kGgufBias<Format>;
 }
 
 constexpr float GgufElement(const GgufGroup& group, int code) {
   return group.scale * static_cast<float>(code) - group.minimum;
-}
-
-// Calls store(i, value) for the elements of a block in ascending order.
-template <PackedFormat Format, typename Store>
-constexpr void UnpackGgufBlock(const uint8_t* block, const Store& store) {
-  constexpr PackedShape kOne = {Format};
-  constexpr int kGroup = kGgufGroup<Format>;
-  for (int begin = 0; begin < kOne.block(); begin += kGroup) {
-    const GgufGroup group = GgufGroupOf<Format>(block, begin / kGroup);
-    for (int i = begin; i < begin + kGroup; ++i) {
-      store(i, GgufElement(group, GgufCodeOf<Format>(block, i)));
-    }
-  }
 }
 
 // Calls `run.template operator()<Format>()` for the GGUF format that `format` names.

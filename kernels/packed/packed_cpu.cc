@@ -1,97 +1,216 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Values of NF4 and int8 are looked up in a table of all values that the codes can have: 16 for a
-// block of NF4, 256 for a row of int8. So each code is multiplied and rounded once, not each
-// element, and no vector instructions are needed.
+// Codes are handled 16 bytes at a time, which are a vector on every target. So one instruction
+// looks up a byte of the values of 16 codes of four bits.
 
-#include <array>
-#include <type_traits>
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <utility>
 
 #include "zeroth/kernels/cpu/cpu_kernels.h"
 #include "zeroth/kernels/cpu/parallel.h"
 #include "zeroth/kernels/packed/gguf_values.h"
 #include "zeroth/kernels/packed/packed.h"
 
-namespace zeroth::cpu {
-namespace {
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/packed/packed_cpu.cc"
+#include "hwy/foreach_target.h"
+// Must come after foreach_target.h.
+#include "hwy/highway.h"
 
+#include "zeroth/kernels/cpu/element-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace zeroth::cpu {
+namespace HWY_NAMESPACE {
+
+// values[i] = scale * codes[i] - minimum.
 template <typename T>
-T Rounded(float value) {
-  if constexpr (std::is_same_v<T, BFloat16>) return ToBFloat16(value);
-  if constexpr (std::is_same_v<T, Float16>) return ToFloat16(value);
-  if constexpr (std::is_same_v<T, float>) return value;
+HWY_INLINE void ScaleCodes(size_t n, const int8_t* codes, const GgufGroup& group, T* values) {
+  const hn::CappedTag<float, kGgufRun> d;  // runs are whole vectors
+  const hn::Rebind<int8_t, decltype(d)> d8;
+  const hn::RebindToSigned<decltype(d)> di;
+  const auto scale = hn::Set(d, group.scale);
+  const auto minimum = hn::Set(d, group.minimum);
+  for (size_t i = 0; i < n; i += hn::Lanes(d)) {
+    const size_t count = std::min(hn::Lanes(d), n - i);
+    const auto code = hn::ConvertTo(d, hn::PromoteTo(di, LoadPlain(d8, codes + i, count)));
+    StoreUpTo(hn::Sub(hn::Mul(code, scale), minimum), d, values + i, count);
+  }
 }
 
+#if HWY_TARGET == HWY_SCALAR  // without vectors of 16 bytes
+
 template <typename T>
-void UnpackNf4Row(const UnpackCall& call, int64_t row, const uint8_t* codes, T* values) {
-  std::array<T, 16> table;
+void LookUpNf4Block(const T* table, const uint8_t* codes, T* values) {
+  for (int64_t i = 0; i < PackedShape::kNf4Block / 2; ++i) {
+    values[2 * i] = table[codes[i] >> 4];
+    values[2 * i + 1] = table[codes[i] & 15];
+  }
+}
+
+template <PackedFormat Format, int kRun>
+void DecodeRun(const uint8_t* block, int8_t* codes) {
+  for (int i = 0; i < kGgufRun; ++i) {
+    codes[kRun * kGgufRun + i] =
+        static_cast<int8_t>(GgufCodeOf<Format>(block, GgufRunOf<Format>(kRun), i));
+  }
+}
+
+#else
+
+using Bytes = hn::FixedTag<uint8_t, kGgufRun>;
+
+// Stores table[code] for the 64 codes of a block of NF4.
+template <typename T>
+HWY_INLINE void LookUpNf4Block(const T* table, const uint8_t* codes, T* values) {
+  const Bytes d;
+  const auto* const bytes = reinterpret_cast<const uint8_t*>(table);
+  auto* const to = reinterpret_cast<uint8_t*>(values);
+  const auto for_codes = [&](const auto& store) ZEROTH_INLINE_LAMBDA {
+    for (size_t i = 0; i < PackedShape::kNf4Block / 2; i += kGgufRun) {
+      const auto both = hn::LoadU(d, codes + i);
+      const auto first = hn::ShiftRight<4>(both);
+      const auto second = hn::And(both, hn::Set(d, uint8_t{15}));
+      store(hn::InterleaveLower(d, first, second), 2 * i);
+      store(hn::InterleaveUpper(d, first, second), 2 * i + kGgufRun);
+    }
+  };
+  hn::Vec<Bytes> byte0, byte1, byte2, byte3;
+  if constexpr (sizeof(T) == 2) {
+    hn::LoadInterleaved2(d, bytes, byte0, byte1);
+    for_codes([&](auto code, size_t at) ZEROTH_INLINE_LAMBDA {
+      hn::StoreInterleaved2(hn::TableLookupBytes(byte0, code), hn::TableLookupBytes(byte1, code), d,
+                            to + at * sizeof(T));
+    });
+  } else {
+    hn::LoadInterleaved4(d, bytes, byte0, byte1, byte2, byte3);
+    for_codes([&](auto code, size_t at) ZEROTH_INLINE_LAMBDA {
+      hn::StoreInterleaved4(hn::TableLookupBytes(byte0, code), hn::TableLookupBytes(byte1, code),
+                            hn::TableLookupBytes(byte2, code), hn::TableLookupBytes(byte3, code), d,
+                            to + at * sizeof(T));
+    });
+  }
+}
+
+// Decodes run number kRun of a block into codes[kRun * kGgufRun ...].
+template <PackedFormat Format, int kRun>
+HWY_INLINE void DecodeRun(const uint8_t* block, int8_t* codes) {
+  constexpr GgufRun kFrom = GgufRunOf<Format>(kRun);
+  constexpr int kPlace = kGgufUpperPlace<Format>;
+  const Bytes d;
+  const hn::RepartitionToWide<Bytes> d16;
+  auto code = hn::And(hn::ShiftRight<kFrom.shift>(hn::LoadU(d, block + kFrom.lower)),
+                      hn::Set(d, uint8_t{kFrom.mask}));
+  if constexpr (Format == PackedFormat::kMxfp4) {
+    const auto table = hn::LoadU(hn::RebindToSigned<Bytes>(), kMxfp4TwiceValues);
+    code = hn::TableLookupBytes(hn::BitCast(d, table), code);
+  } else if constexpr (kHasFifths<Format>) {
+    // Each of the two bytes of fifth bits, repeated for its eight elements.
+    uint16_t bits;
+    std::memcpy(&bits, block + kFrom.upper, sizeof(bits));
+    const auto both = hn::BitCast(d, hn::Set(d16, bits));
+    const auto bytes = hn::TableLookupBytes(both, hn::ShiftRight<3>(hn::Iota(d, 0)));
+    const auto bit =
+        hn::BitCast(d, hn::Set(hn::Repartition<uint64_t, Bytes>(), 0x8040201008040201u));
+    const auto fifth = hn::Set(d, uint8_t{1 << kPlace});
+    code = hn::Or(code, hn::IfThenElseZero(hn::TestBit(bytes, bit), fifth));
+  } else if constexpr (kGgufUpperMask<Format> != 0) {
+    const auto upper = hn::And(hn::ShiftRight<kFrom.upper_shift>(hn::LoadU(d, block + kFrom.upper)),
+                               hn::Set(d, uint8_t{kGgufUpperMask<Format>}));
+    code = hn::Or(code, hn::ShiftLeft<kPlace>(upper));
+  }
+  code = hn::Sub(code, hn::Set(d, uint8_t{kGgufBias<Format>}));
+  hn::StoreU(code, d, reinterpret_cast<uint8_t*>(codes) + kRun * kGgufRun);
+}
+
+#endif  // HWY_TARGET
+
+template <typename T>
+HWY_INLINE void UnpackNf4Row(const UnpackCall& call, int64_t row, const uint8_t* codes, T* values) {
+  HWY_ALIGN T table[16];
   const int64_t blocks = call.cols / PackedShape::kNf4Block;
   for (int64_t block = 0; block < blocks; ++block) {
     const float magnitude = call.shape.MagnitudeOf(
         call.FirstBlock(row) + block, codes[PackedShape::kNf4BlockBytes - 1], call.scales);
-    for (size_t code = 0; code < table.size(); ++code) {
-      table[code] = Rounded<T>(kNf4Values[code] * magnitude);
-    }
-    for (int64_t i = 0; i < PackedShape::kNf4Block / 2; ++i) {
-      values[2 * i] = table[codes[i] >> 4];
-      values[2 * i + 1] = table[codes[i] & 15];
-    }
+    Transform(
+        16, table, [&](auto d, auto v) HWY_ATTR { return hn::Mul(v, hn::Set(d, magnitude)); },
+        kNf4Values.data());
+    LookUpNf4Block(table, codes, values);
     codes += PackedShape::kNf4BlockBytes;
     values += PackedShape::kNf4Block;
   }
 }
 
-template <typename T>
-void UnpackInt8Row(const UnpackCall& call, int64_t row, const uint8_t* codes, T* values) {
-  const float scale = call.scales[call.row + row];
-  std::array<T, 256> table;
-  for (int code = 0; code < 256; ++code) {
-    table[static_cast<size_t>(code)] =
-        Rounded<T>(static_cast<float>(static_cast<int8_t>(code)) * scale);
+// Not inlined, so that it is compiled once for all element types.
+template <PackedFormat Format>
+HWY_NOINLINE void DecodeBlock(const uint8_t* block, int8_t* codes) {
+  [&]<int... kRun>(std::integer_sequence<int, kRun...>) ZEROTH_INLINE_LAMBDA {
+    (DecodeRun<Format, kRun>(block, codes), ...);
   }
-  for (int64_t i = 0; i < call.cols; ++i) values[i] = table[codes[i]];
+  (std::make_integer_sequence<int, PackedShape{Format}.block() / kGgufRun>());
 }
 
 template <typename T, PackedFormat Format>
-void UnpackGgufRow(const UnpackCall& call, int64_t, const uint8_t* codes, T* values) {
+HWY_INLINE void UnpackGgufRow(const UnpackCall& call, const uint8_t* codes, T* values) {
   constexpr PackedShape kOne = {Format};
+  constexpr int kGroup = kGgufGroup<Format>;
+  HWY_ALIGN int8_t decoded[kOne.block()];
   for (int64_t block = 0; block < call.cols / kOne.block(); ++block) {
-    UnpackGgufBlock<Format>(codes, [&](int i, float value) { values[i] = Rounded<T>(value); });
+    DecodeBlock<Format>(codes, decoded);
+    for (int begin = 0; begin < kOne.block(); begin += kGroup) {
+      ScaleCodes(kGroup, decoded + begin, GgufGroupOf<Format>(codes, begin / kGroup),
+                 values + begin);
+    }
     codes += kOne.block_bytes();
     values += kOne.block();
   }
 }
 
-template <typename T>
-using UnpackRow = void (*)(const UnpackCall& call, int64_t row, const uint8_t* codes, T* values);
-
-template <typename T>
-UnpackRow<T> RowOf(PackedFormat format) {
-  if (format == PackedFormat::kNf4) return UnpackNf4Row<T>;
-  if (format == PackedFormat::kInt8) return UnpackInt8Row<T>;
-  return WithGgufFormat(
-      format, []<PackedFormat Format>() -> UnpackRow<T> { return UnpackGgufRow<T, Format>; });
-}
-
-template <typename T>
-absl::Status UnpackAs(const UnpackCall& call) {
-  const UnpackRow<T> unpack_row = RowOf<T>(call.shape.format);
+void UnpackRows(const UnpackCall& call, int64_t begin, int64_t end) {
   const int64_t row_bytes = call.shape.CodeBytes(call.cols);
-  return ForRows(call.rows, call.cols, [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      unpack_row(call, row, call.codes + row * row_bytes,
-                 static_cast<T*>(call.values) + row * call.cols);
+  WithElementType(call.dtype, [&]<typename T>(T) HWY_ATTR {
+    const auto for_rows = [&](const auto& unpack_row) HWY_ATTR {
+      for (int64_t row = begin; row < end; ++row) {
+        unpack_row(row, call.codes + row * row_bytes,
+                   static_cast<T*>(call.values) + row * call.cols);
+      }
+    };
+    if (call.shape.format == PackedFormat::kNf4) {
+      return for_rows([&](int64_t row, const uint8_t* codes, T* values)
+                          HWY_ATTR { UnpackNf4Row(call, row, codes, values); });
     }
+    if (call.shape.format == PackedFormat::kInt8) {
+      return for_rows([&](int64_t row, const uint8_t* codes, T* values) HWY_ATTR {
+        ScaleCodes(static_cast<size_t>(call.cols), reinterpret_cast<const int8_t*>(codes),
+                   {call.scales[call.row + row]}, values);
+      });
+    }
+    WithGgufFormat(call.shape.format, [&]<PackedFormat Format>() HWY_ATTR {
+      for_rows([&](int64_t, const uint8_t* codes, T* values)
+                   HWY_ATTR { UnpackGgufRow<T, Format>(call, codes, values); });
+    });
   });
 }
 
+}  // namespace HWY_NAMESPACE
+}  // namespace zeroth::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace zeroth::cpu {
+namespace {
+
+HWY_EXPORT(UnpackRows);
+
 absl::Status Unpack(const UnpackCall& call, CpuKernels&) {
   if (call.IsUnused()) return absl::OkStatus();
-  if (call.dtype == DType::kBFloat16) return UnpackAs<BFloat16>(call);
-  if (call.dtype == DType::kFloat16) return UnpackAs<Float16>(call);
-  return UnpackAs<float>(call);
+  return ForRows(call.rows, call.cols, call, HWY_DYNAMIC_DISPATCH(UnpackRows));
 }
 const OnCpu<Unpack> unpack;
 
 }  // namespace
 }  // namespace zeroth::cpu
+#endif  // HWY_ONCE

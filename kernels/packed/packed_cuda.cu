@@ -74,10 +74,11 @@ __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
     const uint8_t* const block = call.codes + at / kOne.block() * kOne.block_bytes();
     const auto inside = static_cast<int>(at % kOne.block());
     const GgufGroup group = GgufGroupOf<Format>(block, inside / kGgufGroup<Format>);
+    const GgufRun run = GgufRunOf<Format>(inside / kGgufRun);
     float x[N];
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-      x[i] = GgufElement(group, GgufCodeOf<Format>(block, inside + i));
+      x[i] = GgufElement(group, GgufCodeOf<Format>(block, run, inside % kGgufRun + i));
     }
     StorePack<N>(x, values + at);
   }

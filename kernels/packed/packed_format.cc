@@ -194,7 +194,13 @@ absl::StatusOr<std::vector<float>> UnpackMatrix(const PackedShape& shape,
       const uint8_t* block = codes.data();
       float* value = values.data();
       for (; block != codes.data() + codes.size(); block += kOne.block_bytes()) {
-        UnpackGgufBlock<Format>(block, [&](int, float element) { *value++ = element; });
+        for (int begin = 0; begin < kOne.block(); begin += kGgufRun) {
+          const GgufGroup group = GgufGroupOf<Format>(block, begin / kGgufGroup<Format>);
+          const GgufRun run = GgufRunOf<Format>(begin / kGgufRun);
+          for (int i = 0; i < kGgufRun; ++i) {
+            *value++ = GgufElement(group, GgufCodeOf<Format>(block, run, i));
+          }
+        }
       }
     });
     return values;

@@ -50,8 +50,9 @@ std::vector<size_t> HalvesOf(PackedFormat format) {
 
 TEST_P(PackedSuite, UnpacksBlocksOfTheMatrix) {
   for (const PackedFormat format : {PackedFormat::kInt8, PackedFormat::kNf4}) {
-    // More than 256 blocks, so that magnitudes have two scales.
-    const PackedShape shape = {format, 70, 256};
+    // More than 256 blocks, so that magnitudes have several scales, and more elements than a thread
+    // takes at once.
+    const PackedShape shape = {format, 300, 256};
     const std::vector<float> weight = RandomNormal(shape.rows * shape.cols, 0.02f);
     const absl::StatusOr<PackedMatrix> packed =
         PackMatrix(shape, [&](int64_t begin, absl::Span<float> out) {
@@ -65,8 +66,8 @@ TEST_P(PackedSuite, UnpacksBlocksOfTheMatrix) {
     struct Block {
       int64_t row, rows, col, cols;
     };
-    for (const Block& block : {Block{0, 70, 0, 256}, Block{60, 10, 0, 256}, Block{0, 70, 128, 64},
-                               Block{33, 4, 64, 192}}) {
+    for (const Block& block : {Block{0, 300, 0, 256}, Block{290, 10, 0, 256},
+                               Block{0, 300, 128, 64}, Block{33, 4, 64, 192}}) {
       const int64_t row_bytes = shape.CodeBytes(shape.cols);
       std::vector<uint8_t> codes;
       for (int64_t row = block.row; row < block.row + block.rows; ++row) {
@@ -104,7 +105,7 @@ TEST_P(PackedSuite, UnpacksBlocksOfTheMatrix) {
 // be any power of two, which makes some values infinite.
 TEST_P(PackedSuite, UnpacksBlocksOfGguf) {
   for (const PackedFormat format : kGgufFormats) {
-    const PackedShape shape = {format, 5, 512};
+    const PackedShape shape = {format, 201, 512};  // more than a thread takes at once
     const int64_t row_bytes = shape.CodeBytes(shape.cols);
     std::vector<uint8_t> codes(static_cast<size_t>(shape.rows * row_bytes));
     uint32_t random = 1;
@@ -113,13 +114,13 @@ TEST_P(PackedSuite, UnpacksBlocksOfGguf) {
       byte = static_cast<uint8_t>(random >> 24);
     }
     for (size_t at = 0; at < codes.size(); at += static_cast<size_t>(shape.block_bytes())) {
-      // Exponents below the largest.
-      for (const size_t half : HalvesOf(format)) codes[at + half + 1] &= 0x9f;
+      // Not the exponent of infinity and NaN.
+      for (const size_t half : HalvesOf(format)) codes[at + half + 1] &= 0xfb;
     }
     const absl::StatusOr<std::vector<float>> all = UnpackMatrix(shape, codes, {});
     ASSERT_TRUE(all.ok()) << all.status();
     for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
-      // Rows 1 to 4, columns from 256.
+      // All rows but the first, columns from 256.
       const int64_t half_row = row_bytes / 2;
       std::vector<uint8_t> part;
       for (int64_t row = 1; row < shape.rows; ++row) {
@@ -128,10 +129,10 @@ TEST_P(PackedSuite, UnpacksBlocksOfGguf) {
       }
       UnpackArgs args;
       args.shape = shape;
-      args.codes = UploadBytes(Shape({4, half_row}), part);
+      args.codes = UploadBytes(Shape({200, half_row}), part);
       args.row = 1;
       args.col = 256;
-      args.values = Upload(Shape({4, 256}), std::vector<float>(4 * 256), dtype);
+      args.values = Upload(Shape({200, 256}), std::vector<float>(200 * 256), dtype);
       const absl::Status unpacked = kernels::Unpack(kernels(), args);
       ASSERT_TRUE(unpacked.ok()) << unpacked;
       const std::vector<float> values = Download(args.values);
@@ -139,6 +140,36 @@ TEST_P(PackedSuite, UnpacksBlocksOfGguf) {
         const int64_t at = (1 + i / 256) * shape.cols + 256 + i % 256;
         ASSERT_EQ(values[static_cast<size_t>(i)], RoundedTo(dtype, (*all)[static_cast<size_t>(at)]))
             << PackedFormatName(format) << " " << DTypeName(dtype) << ", " << i;
+      }
+    }
+  }
+}
+
+TEST_P(PackedSuite, UnpacksRowsOfAnyLength) {
+  for (const int64_t cols : {1, 3, 15, 17, 37, 71}) {
+    const PackedShape shape = {PackedFormat::kInt8, 3, cols};
+    std::vector<uint8_t> codes(static_cast<size_t>(shape.rows * cols));
+    for (size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<uint8_t>(37 * i + 129);
+    const std::vector<float> scales = {0.25f, 0.01f, 3.0f};
+    const auto* bytes = reinterpret_cast<const uint8_t*>(scales.data());
+    UnpackArgs args;
+    args.shape = shape;
+    args.codes = UploadBytes(Shape({shape.rows, cols}), codes);
+    args.scales = UploadBytes(Shape({shape.scale_bytes()}), {bytes, bytes + shape.scale_bytes()});
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+      const Tensor all =
+          Upload(Shape({4, cols}), std::vector<float>(static_cast<size_t>(4 * cols), 7.0f), dtype);
+      args.values = all.View(0, Shape({shape.rows, cols}));
+      ASSERT_TRUE(kernels::Unpack(kernels(), args).ok());
+      const std::vector<float> values = Download(all);
+      for (size_t i = codes.size(); i < values.size(); ++i) {
+        ASSERT_EQ(values[i], 7.0f) << "behind the last row of " << cols << " columns";
+      }
+      for (size_t i = 0; i < codes.size(); ++i) {
+        const float scale = scales[i / static_cast<size_t>(cols)];
+        ASSERT_EQ(values[i],
+                  RoundedTo(dtype, scale * static_cast<float>(static_cast<int8_t>(codes[i]))))
+            << cols << " columns, " << DTypeName(dtype) << ", " << i;
       }
     }
   }

@@ -203,11 +203,7 @@ absl::Status CheckDirectory(const ConvertOptions& options) {
 absl::Status CheckFile(const ConvertOptions& options) {
   ZEROTH_RETURN_IF_ERROR(
       CheckOutput("--out", options.out, options.overwrite, "a GGUF file", IsGguf));
-  const std::string parent = fs::path(options.out).parent_path().string();
-  std::error_code ignored;
-  if (parent.empty() || fs::is_directory(parent, ignored)) return absl::OkStatus();
-  return absl::NotFoundError(absl::StrCat("--out=", options.out, ": there is no directory ", parent,
-                                          "; create it, or name a file in another directory"));
+  return CheckDirectoryOf("--out", options.out);
 }
 
 std::string GgufName(const ConvertOptions& options) {

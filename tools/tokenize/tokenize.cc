@@ -129,6 +129,7 @@ class Job {
   // Two processes that write the same files would mix their output.
   absl::Status Lock() {
     const fs::path out = options_.out;
+    ZEROTH_RETURN_IF_ERROR(CheckDirectoryOf("--out", options_.out));
     lock_path_ = out.parent_path() / absl::StrCat(".", out.filename().string(), ".lock");
     ZEROTH_ASSIGN_OR_RETURN(lock_, LockFile(lock_path_));
     if (lock_.is_open()) return absl::OkStatus();

@@ -199,6 +199,8 @@ TEST(TokenizeTest, BadRequestsAreRefused) {
   bad = good;
   bad.out = dir.File("out.txt");
   EXPECT_THAT(error(bad), HasSubstr("expected a name that ends in .bin"));
+  bad.out = dir.File("none/out.bin");
+  EXPECT_THAT(error(bad), HasSubstr(absl::StrCat("there is no directory ", dir.File("none"))));
   bad = good;
   bad.tokenizer = dir.path();
   EXPECT_THAT(error(bad), HasSubstr("no tokenizer there"));

@@ -88,6 +88,14 @@ absl::Status CheckOutput(absl::string_view flag, const std::string& path, bool o
                                " exists; name another path, or say --overwrite to replace it"));
 }
 
+absl::Status CheckDirectoryOf(absl::string_view flag, const std::string& path) {
+  const std::string parent = std::filesystem::path(path).parent_path().string();
+  std::error_code ignored;
+  if (parent.empty() || std::filesystem::is_directory(parent, ignored)) return absl::OkStatus();
+  return absl::NotFoundError(absl::StrCat(flag, "=", path, ": there is no directory ", parent,
+                                          "; create it, or name a file in another directory"));
+}
+
 absl::Status RenamePath(const std::string& from, const std::string& to) {
   if (rename(from.c_str(), to.c_str()) == 0) return absl::OkStatus();
   return ErrnoStatus(errno, absl::StrCat("rename ", from, " to ", to));

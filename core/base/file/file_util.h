@@ -49,6 +49,9 @@ absl::Status CheckOutput(absl::string_view flag, const std::string& path, bool o
                          absl::string_view kind,
                          absl::FunctionRef<bool(const std::string& path)> is_kind);
 
+// NotFound, in the words of a flag, unless a file can be made at `path`: its directory exists.
+absl::Status CheckDirectoryOf(absl::string_view flag, const std::string& path);
+
 // Renames as rename(2) does.
 absl::Status RenamePath(const std::string& from, const std::string& to);
 // Removes the file or directory at `path`, if there is one.
