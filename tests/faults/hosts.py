@@ -65,15 +65,15 @@ STRATEGIES = (
 FAKETIME = "/usr/lib/*/faketime/libfaketimeMT.so.1"
 # The faults, and whether the run has to finish in spite of one.
 KINDS = {
-    "kill": False,       # kill -9 of a rank
-    "stop": False,       # SIGSTOP of a rank until the others have ended
-    "blip": False,       # a host's link is down for some seconds
-    "delay": True,       # 200 ms on a host's link, for some seconds
-    "disk_full": False,  # the file system of --out is full
-    "clock": True,       # a host's clock jumps by up to some years
-    "pause": True,       # SIGSTOP of a rank, SIGCONT some seconds later
-    "loss": True,        # 1 % of a host's packets are lost
-    "cut": False,        # a host's link is down until all have ended
+    "kill": ("kill -9 of a rank", False),
+    "stop": ("SIGSTOP of a rank until the others have ended", False),
+    "blip": ("a host's link is down for 1 to 4 s", False),
+    "delay": ("200 ms on a host's link for 1 to 4 s", True),
+    "disk_full": ("the disk of `--out` is full", False),
+    "clock": ("a host's clock jumps by up to four years", True),
+    "pause": ("SIGSTOP of a rank, SIGCONT 1 to 4 s later", True),
+    "loss": ("1 % of a host's packets are lost", True),
+    "cut": ("a host's link is down until all have ended", False),
 }
 
 
@@ -289,6 +289,7 @@ class Job:
 
     def __init__(self, tester, out, flags, clock_host=None):
         self.folder = tempfile.mkdtemp(prefix="job-", dir=tester.folder)
+        self.known = {}
         self.clock = os.path.join(self.folder, "clock")
         with open(self.clock, "w", encoding="utf-8") as file:
             file.write("+0\n")
@@ -338,7 +339,9 @@ echo $? >%s/code-$OMPI_COMM_WORLD_RANK""" % (faketime, nccl, self.folder, self.f
         return found
 
     def pids(self):
-        return self.numbers("pid")
+        if len(self.known) < RANKS:
+            self.known = self.numbers("pid")
+        return self.known
 
     def alive(self):
         return {rank for rank, pid in self.pids().items() if is_alive(pid)}
@@ -358,7 +361,7 @@ echo $? >%s/code-$OMPI_COMM_WORLD_RANK""" % (faketime, nccl, self.folder, self.f
                 until, steps = time.monotonic() + seconds, steps_done(out)
             if time.monotonic() > until:
                 return False
-            time.sleep(0.02)
+            time.sleep(0.1)
         return True
 
     def finish(self, network):
@@ -460,7 +463,7 @@ class Tester:
         while not job.has_ended() and (steps_done(out) < step or len(job.pids()) < RANKS):
             if time.monotonic() > until:
                 return False
-            time.sleep(0.005)
+            time.sleep(0.01)
         if not job.has_ended():
             time.sleep(fraction * (self.step if step else self.startup))
         return True
@@ -534,7 +537,7 @@ class Tester:
 
     def judge_failure(self, kind, rank, out, before, flags):
         host = rank // RANKS_PER_HOST
-        if KINDS[kind]:
+        if KINDS[kind][1]:
             return "FAILED", "although nothing was lost"
         errors = self.job.text()[1]
         if kind == "disk_full":
@@ -584,7 +587,8 @@ def print_table(lines):
         cells = [steps.count(0), sum(0 < step < STEPS for step in steps), steps.count(STEPS)]
         cells += [sum(row[1] == outcome for row in rows) for outcome in outcomes]
         longest = max((float(row[2]) for row in rows), default=0)
-        print("| %s | %s | %.1f s |" % (kind, " | ".join(map(str, cells)), longest))
+        cells.insert(0, KINDS[kind][0] if kind in KINDS else kind)
+        print("| %s | %.1f s |" % (" | ".join(map(str, cells)), longest))
     return 1 if set(outcomes) - set(GOOD) else 0
 
 
