@@ -464,8 +464,10 @@ class Tester:
             if time.monotonic() > until:
                 return False
             time.sleep(0.01)
-        if not job.has_ended():
-            time.sleep(fraction * (self.step if step else self.startup))
+        # Undisturbed runs may have been slower.
+        until = time.monotonic() + fraction * (self.step if step else self.startup)
+        while time.monotonic() < until and steps_done(out) <= step and not job.has_ended():
+            time.sleep(0.01)
         return True
 
     def strike(self, kind, rng):
@@ -483,6 +485,7 @@ class Tester:
         if not self.reach(job, out, step, fraction):
             job.finish(self.network)
             return "HANG", "the run has not come to step %d within 300 s, without a fault" % step
+        self.told += ", after step %d" % steps_done(out)
         before = checkpoints(out)
         pid = job.pids().get(rank)
         ran = rank in job.alive()
@@ -571,7 +574,7 @@ class Tester:
 
 
 GOOD = ("finished", "too late", "resumed")
-# What disturb() reports: the fault, its outcome, the seconds until all ranks had ended, the step.
+# What disturb() reports: the fault, its outcome, the seconds until all ranks had ended, the step done.
 LINE = re.compile(r" *\d+ (\w+) +(\w+(?: \w+)?) +([\d.]+) s  rank \d.* step (\d+)")
 
 
