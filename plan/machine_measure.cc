@@ -298,8 +298,9 @@ absl::StatusOr<double> MeasureGemmRate(Communicator& world, Device& device, Kern
                                        DType dtype) {
   // An emulated device needs minutes for large matmuls, so the rate of a small one is enough there.
   constexpr int64_t kProbe = 256;
-  const double slow = device.type() == "cpu" ? 0.25 : 0.025;  // seconds; ranks may share a core
-  constexpr int64_t kSmallest = 1024;                         // reaches full speed on one core
+  // Slower is emulated, in seconds. Ranks may share a core; a GPU takes well below a millisecond.
+  const double slow = device.type() == "cpu" ? 0.25 : 0.005;
+  constexpr int64_t kSmallest = 1024;  // reaches full speed on one core
   constexpr int64_t kLargest = 16384;
   constexpr double kLongEnough = 2e-3;  // shorter ones measure the overhead of launching
   constexpr double kRoundSeconds = 20e-3;

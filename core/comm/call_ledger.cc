@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 
 #include "zeroth/core/comm/ranks_text.h"
@@ -152,7 +153,7 @@ std::string CallLedger::DescribeMemberLocked(int rank) const {
   return text;
 }
 
-void CallLedger::TimeOutLocked(int rank) {
+void CallLedger::TimeOutLocked(int rank, absl::string_view more) {
   std::vector<int> missing;
   // Each state with its ranks, ordered by the lowest rank. In a large world most ranks share one.
   std::vector<std::pair<std::string, std::vector<int>>> states;
@@ -171,7 +172,7 @@ void CallLedger::TimeOutLocked(int rank) {
   world_->BreakLocked(absl::DeadlineExceededError(absl::StrCat(
                           "timeout after ", absl::FormatDuration(world_->timeout()), " in ",
                           call.ToString(), " on ", name_, ": missing ", RanksText(missing), " (",
-                          absl::StrJoin(states, "; ", add_state), ")")),
+                          absl::StrJoin(states, "; ", add_state), ")", more)),
                       world_rank(rank));
 }
 

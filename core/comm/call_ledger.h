@@ -17,6 +17,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 
 #include "zeroth/core/comm/collective.h"
 #include "zeroth/core/comm/world_state.h"
@@ -59,8 +60,8 @@ class CallLedger {
   bool IsWaitingLocked(int rank) const { return IsWaiting(members_[static_cast<size_t>(rank)]); }
   // The first rank to arrive at the call for which others are missing.
   int first_to_arrive() const { return first_to_arrive_; }
-  // Breaks the world because `rank` has waited in its call for too long.
-  void TimeOutLocked(int rank);
+  // Breaks the world because `rank` has waited in its call for too long. `more` ends the message.
+  void TimeOutLocked(int rank, absl::string_view more = "");
   // `rank` has destroyed its communicator and makes no further calls here.
   void LeaveLocked(int rank);
   // True if all ranks have destroyed their communicators.

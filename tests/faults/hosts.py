@@ -4,6 +4,7 @@
 
     bazel build //train //tools/inspect
     tests/faults/hosts.py --train=bazel-bin/train/train --inspect=bazel-bin/tools/inspect/inspect
+    tests/faults/hosts.py --sum LOG...   # one table of what several of these have printed
 
 A host is a network namespace with a name of its own. Open MPI starts the ranks on the hosts. They
 communicate by TCP: by Open MPI or, with --comm=nccl and a trainer that has been built with
@@ -15,8 +16,9 @@ After each fault all ranks must end within --comm_timeout and the time of the wa
 error must name a rank concerned or the reason; the checkpoints that were complete must be intact,
 as far as --keep_last keeps them; and the run, started again with --resume=auto, must have the
 losses and the model of one process alone, bit for bit. Prints a table of kinds and outcomes, and
-exits with 1 if one fault had another outcome. Needs root; prints SKIPPED: and why where hosts
-cannot be made.
+exits with 1 if one fault had another outcome. Faults are mostly waited for, so --clusters=4 makes
+four at once, each on its own four hosts. Needs root; prints SKIPPED: and why where hosts cannot be
+made.
 """
 
 import argparse
@@ -27,6 +29,7 @@ import hashlib
 import heapq
 import itertools
 import json
+import multiprocessing
 import os
 import random
 import re
@@ -44,7 +47,7 @@ import time
 HOSTS = 4
 RANKS_PER_HOST = 2
 RANKS = HOSTS * RANKS_PER_HOST
-STEPS = 12
+STEPS = 6
 CHECKPOINT_EVERY = 2
 KEEP_LAST = 2
 COMM_TIMEOUT = 20
@@ -62,15 +65,15 @@ STRATEGIES = (
 FAKETIME = "/usr/lib/*/faketime/libfaketimeMT.so.1"
 # The faults, and whether the run has to finish in spite of one.
 KINDS = {
-    "kill": False,       # kill -9 of a rank
-    "stop": False,       # SIGSTOP of a rank until the others have ended
-    "blip": False,       # a host's link is down for some seconds
-    "delay": True,       # 200 ms on a host's link, for some seconds
-    "disk_full": False,  # the file system of --out is full
-    "clock": True,       # a host's clock jumps by up to some years
-    "pause": True,       # SIGSTOP of a rank, SIGCONT some seconds later
-    "loss": True,        # 1 % of a host's packets are lost
-    "cut": False,        # a host's link is down until all have ended
+    "kill": ("kill -9 of a rank", False),
+    "stop": ("SIGSTOP of a rank until the others have ended", False),
+    "blip": ("a host's link is down for 1 to 4 s", False),
+    "delay": ("200 ms on a host's link for 1 to 4 s", True),
+    "disk_full": ("the disk of `--out` is full", False),
+    "clock": ("a host's clock jumps by up to four years", True),
+    "pause": ("SIGSTOP of a rank, SIGCONT 1 to 4 s later", True),
+    "loss": ("1 % of a host's packets are lost", True),
+    "cut": ("a host's link is down until all have ended", False),
 }
 
 
@@ -111,6 +114,7 @@ class Network:
     def __init__(self, folder, seed):
         self.prefix = "zeroth-%d-" % os.getpid()
         self.links = []
+        self.thread = None
         self.random = random.Random(seed)
         self.closing = threading.Event()
         self.agent = os.path.join(folder, "agent")
@@ -200,9 +204,13 @@ exec ip netns exec %s$host unshare --uts /bin/sh -c 'mount --bind %s /etc/hosts 
 
     def close(self):
         self.closing.set()
+        if self.thread:
+            self.thread.join()
         self.kill_all()
         for host in range(HOSTS):
             subprocess.run(["ip", "netns", "del", self.name(host)], capture_output=True, check=False)
+        for link in self.links:
+            os.close(link.device)
 
 
 def lacks(options, folder):
@@ -280,7 +288,8 @@ class Job:
     """The trainer on all hosts."""
 
     def __init__(self, tester, out, flags, clock_host=None):
-        self.folder = tempfile.mkdtemp(dir=tester.folder)
+        self.folder = tempfile.mkdtemp(prefix="job-", dir=tester.folder)
+        self.known = {}
         self.clock = os.path.join(self.folder, "clock")
         with open(self.clock, "w", encoding="utf-8") as file:
             file.write("+0\n")
@@ -312,7 +321,7 @@ echo $? >%s/code-$OMPI_COMM_WORLD_RANK""" % (faketime, nccl, self.folder, self.f
         self.output = os.path.join(self.folder, "output")
         self.errors = os.path.join(self.folder, "errors")
         environment = {"PATH": os.environ.get("PATH", "/usr/sbin:/usr/bin:/sbin:/bin"),
-                       "HOME": self.folder, "TMPDIR": tester.folder,
+                       "HOME": self.folder, "TMPDIR": self.folder,
                        "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         with open(self.output, "wb") as output, open(self.errors, "wb") as errors:
             self.process = subprocess.Popen(
@@ -330,7 +339,9 @@ echo $? >%s/code-$OMPI_COMM_WORLD_RANK""" % (faketime, nccl, self.folder, self.f
         return found
 
     def pids(self):
-        return self.numbers("pid")
+        if len(self.known) < RANKS:
+            self.known = self.numbers("pid")
+        return self.known
 
     def alive(self):
         return {rank for rank, pid in self.pids().items() if is_alive(pid)}
@@ -350,7 +361,7 @@ echo $? >%s/code-$OMPI_COMM_WORLD_RANK""" % (faketime, nccl, self.folder, self.f
                 until, steps = time.monotonic() + seconds, steps_done(out)
             if time.monotonic() > until:
                 return False
-            time.sleep(0.02)
+            time.sleep(0.1)
         return True
 
     def finish(self, network):
@@ -371,7 +382,7 @@ echo $? >%s/code-$OMPI_COMM_WORLD_RANK""" % (faketime, nccl, self.folder, self.f
         return texts
 
     def tail(self):
-        return "\n".join("    | " + line for text in self.text() for line in text.splitlines()[-25:])
+        return "\n".join("    | " + line for text in self.text() for line in text.splitlines()[-100:])
 
 
 class Tester:
@@ -379,9 +390,8 @@ class Tester:
         self.options = options
         self.folder = folder
         self.network = Network(folder, options.seed)
-        self.device, self.steps = ["--seq_len=32"], STEPS
-        if options.comm == "nccl":
-            self.device, self.steps = ["--device=cuda", "--seq_len=4"], 6  # an emulated GPU is slow
+        # An emulated GPU is slow.
+        self.device = {"mpi": ["--seq_len=32"], "nccl": ["--device=cuda", "--seq_len=4"]}[options.comm]
         # llm.c's token file: a header of 256 words, then ids of 16 bits.
         self.data = os.path.join(folder, "tokens.bin")
         ids = [(7 * i * i + i) % 251 for i in range(1 << 14)]
@@ -403,7 +413,7 @@ class Tester:
 
     def flags(self, out):
         return ["--data=" + self.data, "--init_from=" + self.options.model,
-                "--steps=%d" % self.steps, "--batch_size=1",
+                "--steps=%d" % STEPS, "--batch_size=1",
                 "--deterministic_batch=%d" % RANKS, "--lr=0.002", "--warmup_steps=0",
                 "--sample_tokens=0", "--threads_per_rank=1", "--comm_timeout=%ds" % COMM_TIMEOUT,
                 "--checkpoint_every=%d" % CHECKPOINT_EVERY, "--keep_last=%d" % KEEP_LAST,
@@ -427,7 +437,7 @@ class Tester:
         self.startup = time.monotonic() - started
         if not job.wait(300) or not job.finish(self.network):
             sys.exit("the undisturbed run failed:\n" + job.tail())
-        self.step = (time.monotonic() - started - self.startup) / self.steps
+        self.step = (time.monotonic() - started - self.startup) / STEPS
         if self.wrong_bits(out):
             sys.exit("the undisturbed run: " + self.wrong_bits(out))
 
@@ -448,28 +458,34 @@ class Tester:
             capture_output=True, check=False).returncode != 0]
 
     def reach(self, job, out, step, fraction):
-        """Waits for a point of the run: a part of the start, or of a step."""
+        """Waits for a point of the run: a part of the start, or of a step. Whether it came."""
         until = time.monotonic() + 300
         while not job.has_ended() and (steps_done(out) < step or len(job.pids()) < RANKS):
             if time.monotonic() > until:
-                sys.exit("the run has not come to step %d within 300 s:\n%s" % (step, job.tail()))
-            time.sleep(0.005)
-        if not job.has_ended():
-            time.sleep(fraction * (self.step if step else self.startup))
+                return False
+            time.sleep(0.01)
+        # Undisturbed runs may have been slower.
+        until = time.monotonic() + fraction * (self.step if step else self.startup)
+        while time.monotonic() < until and steps_done(out) <= step and not job.has_ended():
+            time.sleep(0.01)
+        return True
 
     def strike(self, kind, rng):
         """One run with a fault. Returns its outcome, and what is wrong with it."""
         out = self.new_out()
         rank = rng.randrange(RANKS)
         host = rank // RANKS_PER_HOST
-        step, fraction, seconds = rng.randrange(self.steps + 1), rng.random(), rng.uniform(1, 4)
+        step, fraction, seconds = rng.randrange(STEPS + 1), rng.random(), rng.uniform(1, 4)
         flags = rng.choice(STRATEGIES)
         days = rng.choice((-1, 1)) * rng.randrange(1, 1500)
         self.took = 0
         self.told = "rank %d, host %d, step %d + %.2f, %.1f s, %s" % (
             rank, host, step, fraction, seconds, " ".join(flags))
         self.job = job = Job(self, out, flags, host if kind == "clock" else None)
-        self.reach(job, out, step, fraction)
+        if not self.reach(job, out, step, fraction):
+            job.finish(self.network)
+            return "HANG", "the run has not come to step %d within 300 s, without a fault" % step
+        self.told += ", after step %d" % steps_done(out)
         before = checkpoints(out)
         pid = job.pids().get(rank)
         ran = rank in job.alive()
@@ -509,6 +525,9 @@ class Tester:
         self.took = time.monotonic() - struck
         alive = sorted(job.alive())
         succeeded = job.finish(self.network)
+        codes = job.numbers("code")
+        if kind == "kill" and all(codes.get(other) == 0 for other in range(RANKS) if other != rank):
+            ran = False  # it had told the others of its end
         self.network.heal()
         if kind == "disk_full":
             os.remove(ballast)
@@ -521,7 +540,7 @@ class Tester:
 
     def judge_failure(self, kind, rank, out, before, flags):
         host = rank // RANKS_PER_HOST
-        if KINDS[kind]:
+        if KINDS[kind][1]:
             return "FAILED", "although nothing was lost"
         errors = self.job.text()[1]
         if kind == "disk_full":
@@ -555,61 +574,101 @@ class Tester:
 
 
 GOOD = ("finished", "too late", "resumed")
+# What disturb() reports: the fault, its outcome, the seconds until all ranks had ended, the step done.
+LINE = re.compile(r" *\d+ (\w+) +(\w+(?: \w+)?) +([\d.]+) s  rank \d.* step (\d+)")
+
+
+def print_table(lines):
+    """Prints a Markdown table of the lines that match LINE. Returns the exit code."""
+    faults = [match.groups() for match in map(LINE.match, lines) if match]
+    outcomes = sorted({fault[1] for fault in faults}, key=lambda one: (one not in GOOD, one))
+    columns = ["fault", "before step 1", "in the steps", "after the last", *outcomes, "longest"]
+    print("\n| %s |\n%s|" % (" | ".join(columns), "|---" * len(columns)))
+    for kind in [*KINDS, "all"]:
+        rows = [fault for fault in faults if kind in (fault[0], "all")]
+        steps = [int(row[3]) for row in rows]
+        cells = [steps.count(0), sum(0 < step < STEPS for step in steps), steps.count(STEPS)]
+        cells += [sum(row[1] == outcome for row in rows) for outcome in outcomes]
+        longest = max((float(row[2]) for row in rows), default=0)
+        cells.insert(0, KINDS[kind][0] if kind in KINDS else kind)
+        print("| %s | %.1f s |" % (" | ".join(map(str, cells)), longest))
+    return 1 if set(outcomes) - set(GOOD) else 0
+
+
+def disturb(options, cluster, report):
+    """Makes every --clusters-th fault on hosts of its own. Calls `report` with texts, then None."""
+    # Short, because Open MPI's sockets have paths in it.
+    folder = tempfile.mkdtemp(prefix="zeroth-hosts-", dir="/tmp")
+    tester = None
+    try:
+        tester = Tester(options, folder)
+        tester.prepare()
+        report("undisturbed: %.1f s to the first step, %.2f s a step" % (tester.startup, tester.step))
+        for number in range(cluster, options.faults, options.clusters):
+            kind = options.kinds[number % len(options.kinds)]
+            rng = random.Random("%d %d %s" % (options.seed, number, kind))
+            outcome, text = tester.strike(kind, rng)
+            line = "%4d %-10s %-11s %5.1f s  %s, load %.0f" % (
+                number, kind, outcome, tester.took, tester.told, os.getloadavg()[0])
+            report(line if outcome in GOOD else "%s\n  %s\n%s" % (line, text, tester.job.tail()))
+            for job in glob.glob(os.path.join(folder, "job-*")):
+                shutil.rmtree(job, ignore_errors=True)
+    finally:
+        if tester:
+            tester.close()
+        shutil.rmtree(folder, ignore_errors=True)
+        report(None)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--train", required=True, help="the trainer's binary")
-    parser.add_argument("--inspect", required=True, help="the binary of tools/inspect")
+    parser.add_argument("--train", help="the trainer's binary")
+    parser.add_argument("--inspect", help="the binary of tools/inspect")
     parser.add_argument("--model", default="tests/testdata/gpt2_tiny")
     parser.add_argument("--comm", default="mpi", choices=("mpi", "nccl"), help="the transport")
     parser.add_argument("--faults", type=int, default=len(KINDS), help="kinds in turn")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kinds", default=",".join(KINDS), help="only these: a,b,c")
+    parser.add_argument("--clusters", type=int, default=1, help="of four hosts, at once")
+    parser.add_argument("--sum", nargs="+", metavar="LOG", help="instead: the table of these logs")
     options = parser.parse_args()
+    if options.sum:
+        return print_table(line for path in options.sum for line in open(path, encoding="utf-8"))
+    if not options.train or not options.inspect:
+        parser.error("--train and --inspect are needed")
     options.kinds = options.kinds.split(",")
     if set(options.kinds) - set(KINDS):
         parser.error("--kinds: expected some of " + ", ".join(KINDS))
     for name in ("train", "inspect", "model"):
         setattr(options, name, os.path.abspath(getattr(options, name)))
-    # sys.exit runs what `finally` cleans up.
+    # sys.exit runs what `finally` cleans up, here and in each cluster.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
-    # Short, because Open MPI's sockets have paths in it.
-    folder = tempfile.mkdtemp(prefix="zeroth-hosts-", dir="/tmp")
-    reason = lacks(options, folder)
+    with tempfile.TemporaryDirectory(prefix="zeroth-hosts-", dir="/tmp") as folder:
+        reason = lacks(options, folder)
     if reason:
-        shutil.rmtree(folder, ignore_errors=True)
         print("SKIPPED: " + reason.strip())
         return 0
-    counts = collections.Counter()
-    times = collections.defaultdict(list)
-    tester = None
+    results = multiprocessing.SimpleQueue()
+    clusters = [multiprocessing.Process(target=disturb, args=(options, cluster, results.put))
+                for cluster in range(options.clusters)]
+    lines = []
     try:
-        tester = Tester(options, folder)
-        tester.prepare()
-        print("undisturbed: %.1f s to the first step, %.2f s a step" % (tester.startup, tester.step))
-        for number in range(options.faults):
-            kind = options.kinds[number % len(options.kinds)]
-            rng = random.Random("%d %d %s" % (options.seed, number, kind))
-            outcome, text = tester.strike(kind, rng)
-            counts[kind, outcome] += 1
-            times[kind].append(tester.took)
-            print("%4d %-10s %-11s %5.1f s  %s" % (number, kind, outcome, tester.took, tester.told),
-                  flush=True)
-            if outcome not in GOOD:
-                print("  %s\n%s" % (text, tester.job.tail()), flush=True)
-            shutil.rmtree(tester.job.folder)
+        for cluster in clusters:
+            cluster.start()
+        for _ in clusters:
+            for line in iter(results.get, None):
+                print(line, flush=True)
+                lines.append(line)
+    except BaseException:
+        for cluster in clusters:
+            cluster.terminate()
+        raise
     finally:
-        if tester:
-            tester.close()
-        shutil.rmtree(folder, ignore_errors=True)
-        outcomes = sorted({outcome for _, outcome in counts}, key=lambda one: (one not in GOOD, one))
-        print("\n--comm=%s, seed %d, %d faults" % (options.comm, options.seed, sum(counts.values())))
-        print("%-10s" % "" + "".join("%12s" % outcome for outcome in outcomes) + "  longest")
-        for kind in options.kinds:
-            print("%-10s" % kind + "".join("%12d" % counts[kind, outcome] for outcome in outcomes) +
-                  "  %5.1f s" % max(times[kind], default=0))
-    return 1 if set(outcomes) - set(GOOD) else 0
+        for cluster in clusters:
+            cluster.join()
+        print("\n--comm=%s, seed %d" % (options.comm, options.seed))
+        code = print_table(lines)
+    return max([code, *(cluster.exitcode for cluster in clusters)])
 
 
 if __name__ == "__main__":

@@ -60,9 +60,13 @@ bool CoordinatorWorld::Handle(size_t connection, absl::string_view frame, Clock:
       understood = HandleInGroup(type, *rank, reader);
       break;
     case MessageType::kBreak: {
-      const absl::Status reason = ReadStatus(reader);
+      absl::Status reason = ReadStatus(reader);
       understood = reader.IsComplete() && !reason.ok();
-      if (understood) world_->Break(NameSilentRanks(reason, now), *rank);
+      if (absl::IsDeadlineExceeded(reason)) {
+        reason =
+            absl::DeadlineExceededError(absl::StrCat(reason.message(), DescribeSilentRanks(now)));
+      }
+      if (understood) world_->Break(reason, *rank);
       break;
     }
     case MessageType::kPing:
@@ -117,19 +121,16 @@ absl::Status CoordinatorWorld::Join(size_t connection, const RankIdentity& who) 
   return absl::OkStatus();
 }
 
-absl::Status CoordinatorWorld::NameSilentRanks(const absl::Status& reason,
-                                               Clock::time_point now) const {
-  if (!absl::IsDeadlineExceeded(reason)) return reason;
+std::string CoordinatorWorld::DescribeSilentRanks(Clock::time_point now) const {
   const auto most = limit_ / 2 + std::chrono::milliseconds(kPingGraceMs);
   std::vector<int> silent;
   for (int rank = 0; rank < options_.world_size; ++rank) {
     if (now - last_message_[static_cast<size_t>(rank)] > most) silent.push_back(rank);
   }
-  if (silent.empty()) return reason;
-  return absl::DeadlineExceededError(absl::StrCat(
-      reason.message(), "; for more than ", absl::FormatDuration(absl::FromChrono(most)),
-      " nothing has come from ", RanksText(silent),
-      ": see whether it was stopped, or its machine or network has failed"));
+  if (silent.empty()) return "";
+  return absl::StrCat("; for more than ", absl::FormatDuration(absl::FromChrono(most)),
+                      " nothing has come from ", RanksText(silent),
+                      ": see whether it was stopped, or its machine or network has failed");
 }
 
 void CoordinatorWorld::ReportRejected(const std::string& whom) {
@@ -233,7 +234,7 @@ void CoordinatorWorld::TimeOutWaits(Clock::time_point now) {
       if (!timed->since.has_value()) continue;
       const Clock::time_point end = *timed->since + limit_;
       if (end <= now) {
-        timed->ledger.TimeOutLocked(timed->ledger.first_to_arrive());
+        timed->ledger.TimeOutLocked(timed->ledger.first_to_arrive(), DescribeSilentRanks(now));
       } else {
         no_timeout_before_ = std::min(end, no_timeout_before_.value_or(end));
       }

@@ -133,10 +133,10 @@ class CoordinatorWorld {
   void Settle();
   // Breaks the world if a rank has waited for too long.
   void TimeOutWaits(Clock::time_point now);
-  // Returns `reason`, for which a rank breaks the world, and if it is a timeout, which ranks have
-  // sent nothing for so long that their processes do not run. The rank that notices first knows
-  // only that a transfer does not end.
-  absl::Status NameSilentRanks(const absl::Status& reason, Clock::time_point now) const;
+  // Returns the end of a timeout's message: the ranks that have sent nothing for so long that their
+  // processes do not run; empty if there are none. A rank that waits knows only that a transfer
+  // does not end, or that it misses a rank, which may itself wait in a transfer.
+  std::string DescribeSilentRanks(Clock::time_point now) const;
   void RefuseAll(const absl::Status& reason);
   void Send(size_t connection, const WireWriter& message);
   void SendToAll(const WireWriter& message);

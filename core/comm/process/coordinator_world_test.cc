@@ -229,6 +229,9 @@ TEST_F(CoordinatorWorldTest, AWaitThatIsTooLongBreaksTheWorld) {
   for (int rank : {0, 1, 2, 4}) Send(rank, Call(kWorldGroup, 0, "h", /*awaits=*/true));
   const auto next = world_->NextTimeout();
   ASSERT_TRUE(next.has_value());
+  for (size_t rank = 0; rank < 5; ++rank) {
+    EXPECT_TRUE(world_->Handle(rank, Message(MessageType::kPing).bytes(), *next));
+  }
   world_->CheckTimeouts(*next);
   EXPECT_EQ(TakeBroken(), absl::DeadlineExceededError(
                               "timeout after 1m in all_reduce 'h' (call 1, 7 x fp32) on test world "
@@ -270,6 +273,18 @@ TEST_F(CoordinatorWorldTest, ATimeoutNamesRanksFromWhichNothingComes) {
             absl::DeadlineExceededError(
                 "rank 1 failed: timeout after 1m in h; for more than 35s nothing has come from "
                 "rank 2: see whether it was stopped, or its machine or network has failed"));
+
+  // Rank 1 does not come because it is in a transfer with rank 2.
+  Start(4);
+  for (int rank : {0, 2, 3}) Send(rank, Call(kWorldGroup, 0, "h", /*awaits=*/true));
+  for (int rank : {0, 1, 3}) send_after(30, rank, ping);
+  world_->CheckTimeouts(*world_->NextTimeout());
+  EXPECT_EQ(TakeBroken(), absl::DeadlineExceededError(
+                              "timeout after 1m in all_reduce 'h' (call 1, 7 x fp32) on test world "
+                              "ranks [0-3]: missing rank 1 (ranks 0, 2, 3: waiting in all_reduce "
+                              "'h' (call 1, 7 x fp32); rank 1: no call yet); for more than 35s "
+                              "nothing has come from rank 2: see whether it was stopped, or its "
+                              "machine or network has failed"));
 
   Start(4);
   for (int rank : {0, 1, 2, 3}) send_after(30, rank, ping);
