@@ -27,17 +27,18 @@ absl::StatusOr<UnpackArgs> Packed(KernelBench& bench, const PackedShape& shape, 
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = pattern[i % pattern.size()];
   UnpackArgs args;
   args.shape = shape;
+  UnpackArgs::Block& block = args.blocks.emplace_back();
   ZEROTH_ASSIGN_OR_RETURN(
-      args.codes,
+      block.codes,
       Tensor::FromHost<uint8_t>(bench.device(), Shape({shape.rows, shape.CodeBytes(shape.cols)}),
                                 bytes, kCategory));
   if (shape.scales() > 0) {
     const std::vector<uint8_t> scales(static_cast<size_t>(shape.scale_bytes()), 0x3c);
     ZEROTH_ASSIGN_OR_RETURN(
-        args.scales,
+        block.scales,
         Tensor::FromHost<uint8_t>(bench.device(), Shape({shape.scale_bytes()}), scales, kCategory));
   }
-  ZEROTH_ASSIGN_OR_RETURN(args.values, bench.Zeros(Shape({shape.rows, shape.cols}), dtype));
+  ZEROTH_ASSIGN_OR_RETURN(block.values, bench.Zeros(Shape({shape.rows, shape.cols}), dtype));
   return args;
 }
 
@@ -58,7 +59,7 @@ absl::StatusOr<Op> PreparePackedLinear(KernelBench& bench, const Layer& layer, P
   ZEROTH_ASSIGN_OR_RETURN(GemmArgs gemm, LayerGemm(bench, layer, Pass::kForward, dtype));
   ZEROTH_ASSIGN_OR_RETURN(const UnpackArgs args,
                           Packed(bench, {format, layer.out, layer.in}, dtype));
-  gemm.b = args.values;
+  gemm.b = args.blocks.front().values;
   return Op([&bench, args, gemm]() -> absl::Status {
     ZEROTH_RETURN_IF_ERROR(kernels::Unpack(bench.kernels(), args));
     return kernels::Gemm(bench.kernels(), gemm);

@@ -2,10 +2,9 @@
 
 #include "zeroth/kernels/packed/packed.h"
 
-#include <algorithm>
-
 #include "absl/strings/str_cat.h"
 
+#include "zeroth/kernels/matrix.h"
 #include "zeroth/kernels/operation.h"
 
 namespace zeroth::kernels {
@@ -13,33 +12,45 @@ namespace zeroth::kernels {
 absl::Status Unpack(Kernels& kernels, const UnpackArgs& args) {
   Operation op("Unpack", kernels);
   const absl::Status valid = ValidatePackedShape(args.shape);
+  if (!op.Require(valid.ok(), "shape", valid.message()) ||
+      !op.Require(!args.blocks.empty(), "blocks", "are none, expected at least one")) {
+    return op.status();
+  }
   SharedType type;
-  if (!op.Require(valid.ok(), "shape", valid.message()) || !op.Kind("values", args.values, type) ||
-      !op.MinRank("values", args.values, 2)) {
+  const Tensor& first = args.blocks.front().values;
+  if (!op.Kind("values", first, type) || !op.MinRank("values", first, 2)) return op.status();
+  UnpackCall call;
+  const PackedShape& shape = call.shape = args.shape;
+  call.row = args.row;
+  call.col = args.col;
+  call.rows = Matrix(first).rows;
+  call.cols = first.dim(-1);
+  call.dtype = type.dtype;
+  const bool fits = call.row >= 0 && call.row + call.rows <= shape.rows && call.col >= 0 &&
+                    call.col + call.cols <= shape.cols && call.col % shape.block() == 0 &&
+                    call.cols % shape.block() == 0;
+  op.Require(fits, "values",
+             absl::StrCat("is ", first.shape().ToString(), " from row ", call.row, " and column ",
+                          call.col, ", expected blocks of ", shape.block(), " columns inside of ",
+                          shape.rows, " x ", shape.cols));
+  for (const UnpackArgs::Block& block : args.blocks) {
+    if (!op.Exactly("values", block.values, first.shape(), type) ||
+        !op.Exactly("codes", block.codes, {call.rows, shape.CodeBytes(call.cols)}, DType::kUInt8) ||
+        (shape.scales() > 0 &&
+         !op.Exactly("scales", block.scales, {shape.scale_bytes()}, DType::kUInt8))) {
+      return op.status();
+    }
+    const void* const scales = shape.scales() > 0 ? block.scales.raw_data() : nullptr;
+    call.blocks.push_back(
+        {block.codes.data<uint8_t>(), static_cast<const float*>(scales), block.values.raw_data()});
+  }
+  if (args.offsets.defined() &&
+      !op.Exactly("offsets", args.offsets, {static_cast<int64_t>(args.blocks.size()) + 1},
+                  DType::kInt32)) {
     return op.status();
   }
-  const int64_t cols = args.values.dim(-1);
-  const int64_t rows = args.values.numel() / std::max<int64_t>(cols, 1);
-  const PackedShape& shape = args.shape;
-  const bool fits = args.row >= 0 && args.row + rows <= shape.rows && args.col >= 0 &&
-                    args.col + cols <= shape.cols && args.col % shape.block() == 0 &&
-                    cols % shape.block() == 0;
-  if (!op.Require(fits, "values",
-                  absl::StrCat("is ", args.values.shape().ToString(), " from row ", args.row,
-                               " and column ", args.col, ", expected blocks of ", shape.block(),
-                               " columns inside of ", shape.rows, " x ", shape.cols)) ||
-      !op.Exactly("codes", args.codes, {rows, shape.CodeBytes(cols)}, DType::kUInt8) ||
-      (shape.scales() > 0 &&
-       !op.Exactly("scales", args.scales, {shape.scale_bytes()}, DType::kUInt8)) ||
-      (args.multiplied.defined() &&
-       !op.Exactly("multiplied", args.multiplied, {2}, DType::kInt32))) {
-    return op.status();
-  }
-  const void* const scales = shape.scales() > 0 ? args.scales.raw_data() : nullptr;
-  return op.Run(UnpackCall{shape, args.row, args.col, rows, cols, args.codes.data<uint8_t>(),
-                           static_cast<const float*>(scales), args.values.dtype(),
-                           args.values.raw_data(),
-                           args.multiplied.defined() ? args.multiplied.data<int32_t>() : nullptr});
+  call.offsets = DataOrNull<int32_t>(args.offsets);
+  return op.Run(call);
 }
 
 }  // namespace zeroth::kernels

@@ -2,7 +2,9 @@
 
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/status.h"
 
@@ -14,18 +16,23 @@
 namespace zeroth {
 
 // values = a block of a packed matrix, or all of it: the rows from `row` on and the columns from
-// `col` on, a multiple of shape.block(). Each value is rounded once to the type of `values`.
-// Deterministic.
+// `col` on, a multiple of shape.block(). Each value is rounded once to the type of `values`. The
+// same block of several matrices, such as those of experts, takes one launch for 128 of them on a
+// GPU and one parallel loop on a CPU. Deterministic.
 struct UnpackArgs {
-  PackedShape shape;  // of the whole matrix
-  Tensor codes;       // uint8 [rows, shape.CodeBytes(cols)], of the block
-  Tensor scales;      // uint8 [shape.scale_bytes()], of the whole matrix; undefined if there are 0
+  struct Block {
+    Tensor codes;   // uint8 [rows, shape.CodeBytes(cols)], of the block
+    Tensor scales;  // uint8 [shape.scale_bytes()], of the whole matrix; undefined if there are 0
+    Tensor values;  // [rows, cols] fp32, bf16 or fp16; of one shape and type in all blocks
+  };
+  PackedShape shape;  // of each whole matrix
   int64_t row = 0;
   int64_t col = 0;
-  Tensor values;  // [rows, cols] fp32, bf16 or fp16
-  // Of an expert's matrix: the begin and the end of the rows of activations that it multiplies,
-  // int32 [2], as in Routing::offsets. If there are none, values are left unwritten. Or undefined.
-  Tensor multiplied = {};
+  std::vector<Block> blocks;  // one for each matrix; not empty
+  // Of experts' matrices: where the rows of activations begin that each of them multiplies, and
+  // where the last one's end, int32 [matrices + 1]: a part of Routing::offsets. Values of a matrix
+  // without such rows are left unwritten. Or undefined.
+  Tensor offsets = {};
 };
 
 namespace kernels {
@@ -34,27 +41,33 @@ absl::Status Unpack(Kernels& kernels, const UnpackArgs& args);
 
 }  // namespace kernels
 
-// The checked arguments.
-struct UnpackCall {
+// What the blocks of a call share.
+struct UnpackShape {
   PackedShape shape;
   int64_t row = 0;
   int64_t col = 0;
   int64_t rows = 0;
   int64_t cols = 0;
-  const uint8_t* codes = nullptr;
-  const float* scales = nullptr;
-  DType dtype = DType::kFloat32;
-  void* values = nullptr;
-  const int32_t* multiplied = nullptr;  // or null
+  const int32_t* offsets = nullptr;  // or null
 
-  constexpr bool IsUnused() const {
-    return multiplied != nullptr && multiplied[0] == multiplied[1];
+  constexpr bool IsUnused(size_t block) const {
+    return offsets != nullptr && offsets[block] == offsets[block + 1];
   }
 
   // Returns the kNf4 block, counted in the whole matrix, of the first value in row `i` of `values`.
   constexpr int64_t FirstBlock(int64_t i) const {
     return ((row + i) * shape.cols + col) / PackedShape::kNf4Block;
   }
+};
+struct UnpackArrays {
+  const uint8_t* codes = nullptr;
+  const float* scales = nullptr;  // null if there are none
+  void* values = nullptr;
+};
+// The checked arguments.
+struct UnpackCall : UnpackShape {
+  DType dtype = DType::kFloat32;
+  std::vector<UnpackArrays> blocks;
 };
 
 }  // namespace zeroth

@@ -129,12 +129,13 @@ HWY_INLINE void DecodeRun(const uint8_t* block, int8_t* codes) {
 #endif  // HWY_TARGET
 
 template <typename T>
-HWY_INLINE void UnpackNf4Row(const UnpackCall& call, int64_t row, const uint8_t* codes, T* values) {
+HWY_INLINE void UnpackNf4Row(const UnpackCall& call, const float* scales, int64_t row,
+                             const uint8_t* codes, T* values) {
   HWY_ALIGN T table[16];
   const int64_t blocks = call.cols / PackedShape::kNf4Block;
   for (int64_t block = 0; block < blocks; ++block) {
-    const float magnitude = call.shape.MagnitudeOf(
-        call.FirstBlock(row) + block, codes[PackedShape::kNf4BlockBytes - 1], call.scales);
+    const float magnitude = call.shape.MagnitudeOf(call.FirstBlock(row) + block,
+                                                   codes[PackedShape::kNf4BlockBytes - 1], scales);
     Transform(
         16, table, [&](auto d, auto v) HWY_ATTR { return hn::Mul(v, hn::Set(d, magnitude)); },
         kNf4Values.data());
@@ -169,27 +170,31 @@ HWY_INLINE void UnpackGgufRow(const UnpackCall& call, const uint8_t* codes, T* v
   }
 }
 
+// Unpacks rows [begin, end) of all blocks, one after the other.
 void UnpackRows(const UnpackCall& call, int64_t begin, int64_t end) {
   const int64_t row_bytes = call.shape.CodeBytes(call.cols);
   WithElementType(call.dtype, [&]<typename T>(T) HWY_ATTR {
     const auto for_rows = [&](const auto& unpack_row) HWY_ATTR {
-      for (int64_t row = begin; row < end; ++row) {
-        unpack_row(row, call.codes + row * row_bytes,
-                   static_cast<T*>(call.values) + row * call.cols);
+      for (int64_t at = begin; at < end; ++at) {
+        const UnpackArrays& block = call.blocks[static_cast<size_t>(at / call.rows)];
+        const int64_t row = at % call.rows;
+        unpack_row(block.scales, row, block.codes + row * row_bytes,
+                   static_cast<T*>(block.values) + row * call.cols);
       }
     };
     if (call.shape.format == PackedFormat::kNf4) {
-      return for_rows([&](int64_t row, const uint8_t* codes, T* values)
-                          HWY_ATTR { UnpackNf4Row(call, row, codes, values); });
+      return for_rows([&](const float* scales, int64_t row, const uint8_t* codes, T* values)
+                          HWY_ATTR { UnpackNf4Row(call, scales, row, codes, values); });
     }
     if (call.shape.format == PackedFormat::kInt8) {
-      return for_rows([&](int64_t row, const uint8_t* codes, T* values) HWY_ATTR {
-        ScaleCodes(static_cast<size_t>(call.cols), reinterpret_cast<const int8_t*>(codes),
-                   {call.scales[call.row + row]}, values);
-      });
+      return for_rows(
+          [&](const float* scales, int64_t row, const uint8_t* codes, T* values) HWY_ATTR {
+            ScaleCodes(static_cast<size_t>(call.cols), reinterpret_cast<const int8_t*>(codes),
+                       {scales[call.row + row]}, values);
+          });
     }
     WithGgufFormat(call.shape.format, [&]<PackedFormat Format>() HWY_ATTR {
-      for_rows([&](int64_t, const uint8_t* codes, T* values)
+      for_rows([&](const float*, int64_t, const uint8_t* codes, T* values)
                    HWY_ATTR { UnpackGgufRow<T, Format>(call, codes, values); });
     });
   });
@@ -206,8 +211,14 @@ namespace {
 HWY_EXPORT(UnpackRows);
 
 absl::Status Unpack(const UnpackCall& call, CpuKernels&) {
-  if (call.IsUnused()) return absl::OkStatus();
-  return ForRows(call.rows, call.cols, call, HWY_DYNAMIC_DISPATCH(UnpackRows));
+  // Threads divide the rows of used matrices alone, so that each has as many.
+  UnpackCall used = call;
+  used.blocks.clear();
+  for (size_t i = 0; i < call.blocks.size(); ++i) {
+    if (!call.IsUnused(i)) used.blocks.push_back(call.blocks[i]);
+  }
+  return ForRows(static_cast<int64_t>(used.blocks.size()) * call.rows, call.cols, used,
+                 HWY_DYNAMIC_DISPATCH(UnpackRows));
 }
 const OnCpu<Unpack> unpack;
 

@@ -1,8 +1,15 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
 #include <algorithm>
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <iterator>
+#include <random>
 #include <vector>
+
+#include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/kernels/packed/packed.h"
@@ -77,16 +84,14 @@ TEST_P(PackedSuite, UnpacksBlocksOfTheMatrix) {
       for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
         UnpackArgs args;
         args.shape = shape;
-        args.codes = UploadBytes(Shape({block.rows, shape.CodeBytes(block.cols)}), codes);
-        args.scales = UploadBytes(Shape({shape.scale_bytes()}), packed->scales);
         args.row = block.row;
         args.col = block.col;
-        args.values =
-            Upload(Shape({block.rows, block.cols}),
-                   std::vector<float>(static_cast<size_t>(block.rows * block.cols)), dtype);
+        args.blocks = {{UploadBytes(Shape({block.rows, shape.CodeBytes(block.cols)}), codes),
+                        UploadBytes(Shape({shape.scale_bytes()}), packed->scales),
+                        Unwritten(Shape({block.rows, block.cols}), dtype)}};
         const absl::Status unpacked = kernels::Unpack(kernels(), args);
         ASSERT_TRUE(unpacked.ok()) << unpacked;
-        const std::vector<float> values = Download(args.values);
+        const std::vector<float> values = Download(args.blocks[0].values);
         for (int64_t row = 0; row < block.rows; ++row) {
           for (int64_t col = 0; col < block.cols; ++col) {
             const int64_t at = (block.row + row) * shape.cols + block.col + col;
@@ -129,14 +134,14 @@ TEST_P(PackedSuite, UnpacksBlocksOfGguf) {
       }
       UnpackArgs args;
       args.shape = shape;
-      args.codes = UploadBytes(Shape({200, half_row}), part);
       args.row = 1;
       args.col = 256;
-      args.values = Upload(Shape({200, 256}), std::vector<float>(200 * 256), dtype);
+      args.blocks = {{UploadBytes(Shape({200, half_row}), part), Tensor(),
+                      Unwritten(Shape({200, 256}), dtype)}};
       const absl::Status unpacked = kernels::Unpack(kernels(), args);
       ASSERT_TRUE(unpacked.ok()) << unpacked;
-      const std::vector<float> values = Download(args.values);
-      for (int64_t i = 0; i < args.values.numel(); ++i) {
+      const std::vector<float> values = Download(args.blocks[0].values);
+      for (int64_t i = 0; i < 200 * 256; ++i) {
         const int64_t at = (1 + i / 256) * shape.cols + 256 + i % 256;
         ASSERT_EQ(values[static_cast<size_t>(i)], RoundedTo(dtype, (*all)[static_cast<size_t>(at)]))
             << PackedFormatName(format) << " " << DTypeName(dtype) << ", " << i;
@@ -145,50 +150,92 @@ TEST_P(PackedSuite, UnpacksBlocksOfGguf) {
   }
 }
 
-TEST_P(PackedSuite, UnpacksRowsOfAnyLength) {
-  for (const int64_t cols : {1, 3, 15, 17, 37, 71}) {
-    const PackedShape shape = {PackedFormat::kInt8, 3, cols};
-    std::vector<uint8_t> codes(static_cast<size_t>(shape.rows * cols));
-    for (size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<uint8_t>(37 * i + 129);
-    const std::vector<float> scales = {0.25f, 0.01f, 3.0f};
-    const auto* bytes = reinterpret_cast<const uint8_t*>(scales.data());
-    UnpackArgs args;
-    args.shape = shape;
-    args.codes = UploadBytes(Shape({shape.rows, cols}), codes);
-    args.scales = UploadBytes(Shape({shape.scale_bytes()}), {bytes, bytes + shape.scale_bytes()});
-    for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
-      const Tensor all =
-          Upload(Shape({4, cols}), std::vector<float>(static_cast<size_t>(4 * cols), 7.0f), dtype);
-      args.values = all.View(0, Shape({shape.rows, cols}));
-      ASSERT_TRUE(kernels::Unpack(kernels(), args).ok());
-      const std::vector<float> values = Download(all);
-      for (size_t i = codes.size(); i < values.size(); ++i) {
-        ASSERT_EQ(values[i], 7.0f) << "behind the last row of " << cols << " columns";
-      }
-      for (size_t i = 0; i < codes.size(); ++i) {
-        const float scale = scales[i / static_cast<size_t>(cols)];
-        ASSERT_EQ(values[i],
-                  RoundedTo(dtype, scale * static_cast<float>(static_cast<int8_t>(codes[i]))))
-            << cols << " columns, " << DTypeName(dtype) << ", " << i;
-      }
+// A matrix of random bytes, and its values.
+struct RandomMatrix {
+  std::vector<uint8_t> codes;
+  std::vector<uint8_t> scales;
+  std::vector<float> values;
+};
+
+RandomMatrix DrawMatrix(const PackedShape& shape, std::mt19937_64& random) {
+  RandomMatrix matrix;
+  matrix.codes.resize(static_cast<size_t>(shape.rows * shape.CodeBytes(shape.cols)));
+  for (uint8_t& byte : matrix.codes) byte = static_cast<uint8_t>(random());
+  if (IsGgufFormat(shape.format)) {
+    for (size_t at = 0; at < matrix.codes.size(); at += static_cast<size_t>(shape.block_bytes())) {
+      for (const size_t half : HalvesOf(shape.format)) matrix.codes[at + half + 1] &= 0xfb;
     }
   }
+  std::vector<float> scales(static_cast<size_t>(shape.scales()));
+  std::uniform_real_distribution<float> uniform(0.01f, 2.0f);
+  for (float& scale : scales) scale = uniform(random);
+  matrix.scales.resize(static_cast<size_t>(shape.scale_bytes()));
+  if (!scales.empty()) std::memcpy(matrix.scales.data(), scales.data(), matrix.scales.size());
+  const auto values = UnpackMatrix(shape, matrix.codes, matrix.scales);
+  EXPECT_TRUE(values.ok()) << values.status();
+  matrix.values = values.value_or(std::vector<float>());
+  return matrix;
 }
 
-TEST_P(PackedSuite, LeavesWhatMultipliesNothingUnwritten) {
-  for (const PackedFormat format : {PackedFormat::kInt8, PackedFormat::kNf4, PackedFormat::kQ8_0}) {
-    const PackedShape shape = {format, 2, 64};
-    UnpackArgs args;
-    args.shape = shape;
-    args.codes = UploadBytes(Shape({2, shape.CodeBytes(64)}),
-                             std::vector<uint8_t>(static_cast<size_t>(2 * shape.CodeBytes(64))));
-    args.scales = UploadBytes(Shape({shape.scale_bytes()}),
-                              std::vector<uint8_t>(static_cast<size_t>(shape.scale_bytes())));
-    for (const int32_t end : {3, 4}) {
-      args.values = Upload(Shape({2, 64}), std::vector<float>(2 * 64, 7.0f));
-      args.multiplied = UploadTokens({2}, {3, end});
-      ASSERT_TRUE(kernels::Unpack(kernels(), args).ok());
-      for (const float value : Download(args.values)) EXPECT_EQ(value, end == 3 ? 7.0f : 0.0f);
+// Blocks of random matrices, perhaps empty ones and more than a launch takes. `gap` values lie
+// between them, so that they are aligned or not. Matrices that nothing uses, and gaps, stay
+// unwritten.
+TEST_P(PackedSuite, UnpacksMatricesTogether) {
+  std::vector<PackedFormat> formats = {PackedFormat::kInt8, PackedFormat::kNf4};
+  formats.insert(formats.end(), std::begin(kGgufFormats), std::end(kGgufFormats));
+  for (const PackedFormat format : formats) {
+    for (int round = 0; round < 8; ++round) {
+      PackedShape shape = {format, RandomSize(1, 5), 0};
+      shape.cols =
+          format == PackedFormat::kInt8 ? RandomSize(1, 70) : RandomSize(1, 3) * shape.block();
+      if (round % 2 == 0) shape.cols = (shape.cols + 7) / 8 * 8;
+      const int64_t count = round == 0 && !IsGgufFormat(format) ? 300 : RandomSize(1, 6);
+      const int64_t gap = RandomSize(0, 1) == 0 ? 8 : RandomSize(0, 9);
+      const DType dtype = kElementTypes[round % 3];
+      UnpackArgs args;
+      args.shape = shape;
+      args.row = RandomSize(0, shape.rows - 1);
+      args.col = RandomSize(0, shape.cols / shape.block() - 1) * shape.block();
+      const int64_t rows = round == 5 ? 0 : RandomSize(1, shape.rows - args.row);
+      const int64_t cols =
+          round == 6 ? 0 : RandomSize(1, (shape.cols - args.col) / shape.block()) * shape.block();
+      SCOPED_TRACE(absl::StrCat(PackedFormatName(format), " ", DTypeName(dtype), ", round ", round,
+                                ": ", count, " blocks of ", rows, " x ", cols, " from ", args.row,
+                                ", ", args.col, " of ", shape.rows, " x ", shape.cols, ", ", gap,
+                                " apart"));
+      const int64_t step = rows * cols + gap;
+      const Tensor all = Unwritten(Shape({count * step + 1}), dtype);
+      std::vector<int32_t> offsets = {3};
+      std::vector<float> expected(static_cast<size_t>(count * step + 1), NAN);
+      for (int64_t i = 0; i < count; ++i) {
+        const RandomMatrix matrix = DrawMatrix(shape, this->random());
+        std::vector<uint8_t> codes;
+        for (int64_t row = args.row; row < args.row + rows; ++row) {
+          const auto first =
+              matrix.codes.begin() + row * shape.CodeBytes(shape.cols) + shape.CodeBytes(args.col);
+          codes.insert(codes.end(), first, first + shape.CodeBytes(cols));
+        }
+        const Tensor scales = shape.scales() == 0
+                                  ? Tensor()
+                                  : UploadBytes(Shape({shape.scale_bytes()}), matrix.scales);
+        args.blocks.push_back({UploadBytes(Shape({rows, shape.CodeBytes(cols)}), codes), scales,
+                               all.View(i * step, Shape({rows, cols}))});
+        const bool is_used = round == 1 || RandomSize(0, 2) > 0;
+        offsets.push_back(offsets.back() + (is_used ? 2 : 0));
+        for (int64_t at = 0; is_used && at < rows * cols; ++at) {
+          const int64_t from = (args.row + at / cols) * shape.cols + args.col + at % cols;
+          expected[static_cast<size_t>(i * step + at)] =
+              RoundedTo(dtype, matrix.values[static_cast<size_t>(from)]);
+        }
+      }
+      if (round != 1) args.offsets = UploadTokens({count + 1}, offsets);
+      const absl::Status unpacked = WhenDone(kernels::Unpack(kernels(), args));
+      ASSERT_TRUE(unpacked.ok()) << unpacked;
+      const std::vector<float> values = Download(all);
+      for (size_t i = 0; i < expected.size(); ++i) {
+        ASSERT_TRUE(values[i] == expected[i] || (std::isnan(values[i]) && std::isnan(expected[i])))
+            << values[i] << " instead of " << expected[i] << " at " << i;
+      }
     }
   }
 }
@@ -196,25 +243,44 @@ TEST_P(PackedSuite, LeavesWhatMultipliesNothingUnwritten) {
 TEST_P(PackedSuite, RefusesWhatDoesNotFit) {
   UnpackArgs args;
   args.shape = {PackedFormat::kNf4, 2, 128};
-  args.codes = UploadBytes(Shape({2, 66}), std::vector<uint8_t>(132));
-  args.scales = UploadBytes(Shape({8}), std::vector<uint8_t>(8));
-  args.values = Upload(Shape({2, 128}), std::vector<float>(256));
+  EXPECT_FALSE(kernels::Unpack(kernels(), args).ok());
+  args.blocks.resize(2);
+  for (UnpackArgs::Block& block : args.blocks) {
+    block = {UploadBytes(Shape({2, 66}), std::vector<uint8_t>(132)),
+             UploadBytes(Shape({8}), std::vector<uint8_t>(8)),
+             Upload(Shape({2, 128}), std::vector<float>(256))};
+  }
+  const auto refuses = [&](const UnpackArgs& wrong) {
+    return kernels::Unpack(kernels(), wrong).code() == absl::StatusCode::kInvalidArgument;
+  };
   EXPECT_TRUE(kernels::Unpack(kernels(), args).ok());
-  args.col = 32;
-  EXPECT_FALSE(kernels::Unpack(kernels(), args).ok());
-  args.col = 0;
-  args.row = 1;
-  EXPECT_FALSE(kernels::Unpack(kernels(), args).ok());
-  args.row = 0;
-  args.scales = UploadBytes(Shape({4}), std::vector<uint8_t>(4));
-  EXPECT_FALSE(kernels::Unpack(kernels(), args).ok());
-  args.scales = UploadBytes(Shape({8}), std::vector<uint8_t>(8));
-  args.multiplied = UploadTokens({3}, {0, 1, 2});
-  EXPECT_FALSE(kernels::Unpack(kernels(), args).ok());
-  args.multiplied = Tensor();
-  EXPECT_TRUE(kernels::Unpack(kernels(), args).ok());
-  args.shape.cols = 96;
-  EXPECT_FALSE(kernels::Unpack(kernels(), args).ok());
+  UnpackArgs wrong = args;
+  wrong.col = 32;
+  EXPECT_TRUE(refuses(wrong));
+  wrong = args;
+  wrong.row = 1;
+  EXPECT_TRUE(refuses(wrong));
+  wrong = args;
+  wrong.shape.cols = 96;
+  EXPECT_TRUE(refuses(wrong));
+  // Of the last matrix only.
+  wrong = args;
+  wrong.blocks[1].scales = UploadBytes(Shape({4}), std::vector<uint8_t>(4));
+  EXPECT_TRUE(refuses(wrong));
+  wrong = args;
+  wrong.blocks[1].codes = UploadBytes(Shape({2, 33}), std::vector<uint8_t>(66));
+  EXPECT_TRUE(refuses(wrong));
+  wrong = args;
+  wrong.blocks[1].values = Upload(Shape({1, 128}), std::vector<float>(128));
+  EXPECT_TRUE(refuses(wrong));
+  wrong = args;
+  wrong.blocks[1].values = Upload(Shape({2, 128}), std::vector<float>(256), DType::kBFloat16);
+  EXPECT_TRUE(refuses(wrong));
+  wrong = args;
+  wrong.offsets = UploadTokens({2}, {0, 1});
+  EXPECT_TRUE(refuses(wrong));
+  wrong.offsets = UploadTokens({3}, {0, 1, 1});
+  EXPECT_TRUE(kernels::Unpack(kernels(), wrong).ok());
 }
 
 }  // namespace

@@ -119,7 +119,7 @@ absl::Status Multiply(Context& context, const GroupedLinear& of, const BlockMatm
   return kernels::GroupedGemm(context.kernels(), args);
 }
 
-// Multiplies by all experts' matrices. Each packed matrix is unpacked once, for all matmuls.
+// Multiplies by all experts' matrices. Packed ones are unpacked once, for all matmuls.
 absl::Status MultiplyAll(Context& context, const GroupedLinear& of, const ExpertWeights& weights,
                          absl::Span<const PackedWeight* const> packed,
                          absl::Span<const BlockMatmul> matmuls, bool transposed) {
@@ -139,11 +139,15 @@ absl::Status MultiplyAll(Context& context, const GroupedLinear& of, const Expert
     for (size_t e = first; e < std::min(first + at_once, experts); ++e) {
       if (packed.empty()) {
         ZEROTH_ASSIGN_OR_RETURN(matrices.emplace_back(), FullValues(*weights[e]));
-        continue;
+      } else {
+        matrices.push_back(unpacked.View(static_cast<int64_t>(e - first) * shape.numel(), shape));
       }
-      matrices.push_back(unpacked.View(static_cast<int64_t>(e - first) * shape.numel(), shape));
-      ZEROTH_RETURN_IF_ERROR(UnpackWeight(context, *packed[e], matrices.back(),
-                                          of.offsets.View(static_cast<int64_t>(e), Shape({2}))));
+    }
+    if (!packed.empty()) {
+      const auto count = static_cast<int64_t>(matrices.size());
+      ZEROTH_RETURN_IF_ERROR(
+          UnpackWeights(context, packed.subspan(first, matrices.size()), matrices,
+                        of.offsets.View(static_cast<int64_t>(first), Shape({count + 1}))));
     }
     for (const BlockMatmul& matmul : matmuls) {
       ZEROTH_RETURN_IF_ERROR_WITH(Multiply(context, of, matmul, matrices, first, transposed),

@@ -2,6 +2,7 @@
 
 #include "zeroth/nn/ops/linear.h"
 
+#include <cstddef>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -78,38 +79,66 @@ absl::Status FusedGeluBackward(Context& context, GradientNode& node) {
   return absl::OkStatus();
 }
 
+absl::Status UnpackOneFormat(Context& context, absl::Span<const PackedWeight* const> packed,
+                             absl::Span<const Tensor> values, const Tensor& offsets) {
+  const PackedWeight& first = *packed.front();
+  UnpackArgs args;
+  args.shape = first.shape;
+  args.offsets = offsets;
+  for (size_t i = 0; i < packed.size(); ++i) {
+    UnpackArgs::Block& block = args.blocks.emplace_back();
+    ZEROTH_ASSIGN_OR_RETURN(block.codes, FullValues(*packed[i]->codes));
+    if (packed[i]->scales != nullptr) {
+      ZEROTH_ASSIGN_OR_RETURN(block.scales, FullValues(*packed[i]->scales));
+    }
+    block.values = values[i];
+  }
+  const std::optional<ParameterPart>& division = first.weight->part();
+  if (!division.has_value() || division->dim == 1) {
+    if (division.has_value()) {
+      args.col = BeginOfShare(args.shape.cols, division->index, division->count);
+    }
+    return kernels::Unpack(context.kernels(), args);
+  }
+  // This rank's shares of the sections are not contiguous in the undivided weight.
+  const std::vector<UnpackArgs::Block> all = args.blocks;
+  const int64_t rows = first.weight->shape().dim(0);
+  for (const ElementRun& run : RunsOfPart(Shape({args.shape.rows}), *division, 0, rows)) {
+    args.row = run.global_begin;
+    const auto rows_of_run = [&run](const Tensor& of) {
+      return of.View(run.begin * of.dim(1), Shape({run.numel, of.dim(1)}));
+    };
+    for (size_t i = 0; i < all.size(); ++i) {
+      args.blocks[i].codes = rows_of_run(all[i].codes);
+      args.blocks[i].values = rows_of_run(all[i].values);
+    }
+    ZEROTH_RETURN_IF_ERROR(kernels::Unpack(context.kernels(), args));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<Tensor> WeightValues(Context& context, const LinearPart& part, DType dtype) {
   if (part.packed == nullptr) return FullValues(*part.weight);
   ZEROTH_ASSIGN_OR_RETURN(Tensor values, context.Empty(part.weight->shape(), dtype));
-  ZEROTH_RETURN_IF_ERROR(UnpackWeight(context, *part.packed, values));
+  ZEROTH_RETURN_IF_ERROR(UnpackWeights(context, {part.packed}, {values}));
   return values;
 }
 
-absl::Status UnpackWeight(Context& context, const PackedWeight& packed, const Tensor& values,
-                          const Tensor& multiplied) {
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor codes, FullValues(*packed.codes));
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor scales,
-                          packed.scales == nullptr ? Tensor() : FullValues(*packed.scales));
-  const Parameter& weight = *packed.weight;
-  const std::optional<ParameterPart>& division = weight.part();
-  UnpackArgs args = {packed.shape, codes, scales, 0, 0, values, multiplied};
-  if (!division.has_value() || division->dim == 1) {
-    if (division.has_value()) {
-      args.col = BeginOfShare(packed.shape.cols, division->index, division->count);
+absl::Status UnpackWeights(Context& context, absl::Span<const PackedWeight* const> packed,
+                           absl::Span<const Tensor> values, const Tensor& offsets) {
+  for (size_t first = 0, end = 0; first < packed.size(); first = end) {
+    const PackedFormat format = packed[first]->shape.format;
+    while (end < packed.size() && packed[end]->shape.format == format) ++end;
+    Tensor of_format = offsets;
+    if (offsets.defined()) {
+      of_format =
+          offsets.View(static_cast<int64_t>(first), Shape({static_cast<int64_t>(end - first) + 1}));
     }
-    return Annotate(kernels::Unpack(context.kernels(), args), weight.name());
-  }
-  // This rank's shares of the sections are not contiguous in the undivided weight.
-  const int64_t rows = weight.shape().dim(0);
-  const int64_t cols = weight.shape().dim(1);
-  for (const ElementRun& run : RunsOfPart(Shape({packed.shape.rows}), *division, 0, rows)) {
-    const int64_t bytes = codes.dim(1);
-    args.row = run.global_begin;
-    args.codes = codes.View(run.begin * bytes, Shape({run.numel, bytes}));
-    args.values = values.View(run.begin * cols, Shape({run.numel, cols}));
-    ZEROTH_RETURN_IF_ERROR_WITH(kernels::Unpack(context.kernels(), args), weight.name());
+    ZEROTH_RETURN_IF_ERROR_WITH(UnpackOneFormat(context, packed.subspan(first, end - first),
+                                                values.subspan(first, end - first), of_format),
+                                packed[first]->weight->name());
   }
   return absl::OkStatus();
 }

@@ -37,10 +37,11 @@ int64_t OutFeatures(const LinearPart& part, WeightLayout layout);
 // Returns the weight's full values, unpacked in `dtype` if it is packed; the unpacked copy lives as
 // long as the result. Errors of FullValues.
 absl::StatusOr<Tensor> WeightValues(Context& context, const LinearPart& part, DType dtype);
-// Enqueues unpacking this rank's part of a weight into `values`, of the part's shape. `multiplied`
-// is that of UnpackArgs. Errors of FullValues.
-absl::Status UnpackWeight(Context& context, const PackedWeight& packed, const Tensor& values,
-                          const Tensor& multiplied = {});
+// Enqueues unpacking this rank's parts of weights, such as those of experts, into `values`. All
+// have the shape and the part of the first one; neighbours of one format are unpacked by one call.
+// `offsets` are those of UnpackArgs. Errors of FullValues.
+absl::Status UnpackWeights(Context& context, absl::Span<const PackedWeight* const> packed,
+                           absl::Span<const Tensor> values, const Tensor& offsets = {});
 // InvalidArgument names the weight and the shapes unless x fits the parts.
 absl::Status ValidateLinearInput(const Tensor& x, absl::Span<const LinearPart> parts,
                                  WeightLayout layout);

@@ -11,10 +11,14 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/kernels.h"
 #include "zeroth/kernels/packed/packed_format.h"
 #include "zeroth/nn/ops/basic.h"
 #include "zeroth/nn/ops/grouped_linear.h"
@@ -364,13 +368,21 @@ TEST(ExpertsTest, AdaptersAreMergedWeights) {
               ::testing::Pointwise(::testing::FloatNear(2e-5f), *plain->data.ToHost<float>()));
 }
 
-// The bits of the unpacked weights in full, where not all experts are unpacked at once and where
-// one has no rows.
-TEST(ExpertsTest, PackedWeightsAreUnpackedSomeExpertsAtATime) {
+class UnpackCounter : public CallWatch {
+ public:
+  absl::Status AfterCall(const char* operation, absl::Span<const CallField>) override {
+    if (absl::string_view(operation) == "Unpack") ++calls;
+    return absl::OkStatus();
+  }
+  int calls = 0;
+};
+
+// Expects the bits of the unpacked weights in full, where one of the experts has no rows, and this
+// number of calls in each of forward and backward.
+void ExpectUnpacked(int64_t out_features, int64_t in_features,
+                    const std::vector<PackedFormat>& formats, int calls) {
   constexpr int64_t kRows = 4;
-  constexpr int64_t kOut = 1024;
-  constexpr int64_t kIn = 8192;
-  static_assert(kMostUnpacked / (kOut * kIn) == 2 && kExperts == 3);
+  const Shape of_matrix({out_features, in_features});
   Bench bench;
   Context& context = *bench.context;
   const auto offsets = Tensor::FromHost<int32_t>(*bench.device, Shape({kExperts + 1}),
@@ -380,10 +392,10 @@ TEST(ExpertsTest, PackedWeightsAreUnpackedSomeExpertsAtATime) {
   std::vector<std::unique_ptr<PackedWeight>> packed;
   ExpertProjection few_bits;
   ExpertProjection full;
-  for (int64_t e = 0; e < kExperts; ++e) {
-    const PackedShape shape = {PackedFormat::kInt8, kOut, kIn};
-    const std::vector<float> scale = bench.Draw(kOut, 0.01f);
-    std::vector<uint8_t> codes(static_cast<size_t>(kOut * kIn));
+  for (const PackedFormat format : formats) {
+    const PackedShape shape = {format, out_features, in_features};
+    const std::vector<float> scale = bench.Draw(shape.scales(), 0.01f);
+    std::vector<uint8_t> codes(static_cast<size_t>(out_features * shape.CodeBytes(in_features)));
     for (size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<uint8_t>(i * 7919 >> 5);
     std::vector<uint8_t> scales(static_cast<size_t>(shape.scale_bytes()));
     std::memcpy(scales.data(), scale.data(), scales.size());
@@ -400,28 +412,49 @@ TEST(ExpertsTest, PackedWeightsAreUnpackedSomeExpertsAtATime) {
     };
     const auto values = UnpackMatrix(shape, codes, scales);
     ASSERT_TRUE(values.ok()) << values.status();
-    full.weights.push_back(
-        add(Shape({kOut, kIn}), DType::kFloat32, bench.Upload(Shape({kOut, kIn}), *values)));
-    packed.push_back(std::make_unique<PackedWeight>(PackedWeight{
-        add(Shape({kOut, kIn}), DType::kFloat32, Tensor()), bytes(Shape({kOut, kIn}), codes),
-        bytes(Shape({shape.scale_bytes()}), scales), shape}));
+    full.weights.push_back(add(of_matrix, DType::kFloat32, bench.Upload(of_matrix, *values)));
+    packed.push_back(std::make_unique<PackedWeight>(
+        PackedWeight{add(of_matrix, DType::kFloat32, Tensor()),
+                     bytes(Shape({out_features, shape.CodeBytes(in_features)}), codes),
+                     bytes(Shape({shape.scale_bytes()}), scales), shape}));
     few_bits.weights.push_back(packed.back()->weight);
     few_bits.packed.push_back(packed.back().get());
   }
-  const std::vector<float> x = bench.Draw(kRows * kIn);
-  const std::vector<float> slope = bench.Draw(kRows * kOut);
+  const std::vector<float> x = bench.Draw(kRows * in_features);
+  const std::vector<float> slope = bench.Draw(kRows * out_features);
   std::vector<std::vector<float>> results;
   for (const ExpertProjection& projection : {full, few_bits}) {
-    const Value in = context.MakeValue(bench.Upload(Shape({kRows, kIn}), x));
+    const int expected = projection.packed.empty() ? 0 : calls;
+    const Value in = context.MakeValue(bench.Upload(Shape({kRows, in_features}), x));
+    UnpackCounter counter;
+    context.kernels().set_watch(&counter);
     const auto out = GroupedLinearOp(context, in, *offsets, {projection});
     ASSERT_TRUE(out.ok()) << out.status();
-    out->node->grad = bench.Upload(Shape({kRows, kOut}), slope);
+    EXPECT_EQ(counter.calls, expected);
+    out->node->grad = bench.Upload(Shape({kRows, out_features}), slope);
     ASSERT_TRUE(context.tape().Backward().ok());
+    EXPECT_EQ(counter.calls, 2 * expected);
+    context.kernels().set_watch(nullptr);
     results.push_back(*out->data.ToHost<float>());
     results.push_back(*in.node->grad.ToHost<float>());
   }
   EXPECT_TRUE(results[2] == results[0]);
   EXPECT_TRUE(results[3] == results[1]);
+}
+
+TEST(ExpertsTest, PackedWeightsAreUnpackedTogether) {
+  constexpr PackedFormat kInt8 = PackedFormat::kInt8;
+  constexpr PackedFormat kNf4 = PackedFormat::kNf4;
+  ExpectUnpacked(5, 64, {kInt8, kInt8, kInt8}, 1);
+  ExpectUnpacked(5, 64, {kNf4, kNf4, kNf4}, 1);
+  // Of two formats.
+  ExpectUnpacked(5, 64, {kNf4, kInt8, kInt8}, 2);
+  ExpectUnpacked(5, 64, {kNf4, kInt8, kNf4}, 3);
+  // Two experts at a time.
+  constexpr int64_t kOut = 1024;
+  constexpr int64_t kIn = 8192;
+  static_assert(kMostUnpacked / (kOut * kIn) == 2 && kExperts == 3);
+  ExpectUnpacked(kOut, kIn, {kInt8, kInt8, kInt8}, 2);
 }
 
 TEST(BalanceOpTest, RefusesLogitsWithoutASequenceDimension) {

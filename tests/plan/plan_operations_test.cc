@@ -34,14 +34,17 @@
 namespace zeroth {
 namespace {
 
-absl::StatusOr<std::unique_ptr<LanguageModel>> Build(const std::string& preset, int64_t layers) {
-  ZEROTH_ASSIGN_OR_RETURN(nlohmann::json config, PresetConfig(preset));
+absl::StatusOr<std::unique_ptr<LanguageModel>> Build(const TrainOptions& options,
+                                                     int64_t layers = 0) {
+  ZEROTH_ASSIGN_OR_RETURN(nlohmann::json config, PresetConfig(options.model));
   if (layers > 0) config[config.contains("n_layer") ? "n_layer" : "num_hidden_layers"] = layers;
-  return ModelRegistry::Create(config);
+  ModelOptions model;
+  model.lora = options.lora();
+  return ModelRegistry::Create(config, model);
 }
 
 Plan PlanOf(const TrainOptions& options, const Machine& machine, int64_t layers = 0) {
-  absl::StatusOr<std::unique_ptr<LanguageModel>> model = Build(options.model, layers);
+  absl::StatusOr<std::unique_ptr<LanguageModel>> model = Build(options, layers);
   EXPECT_TRUE(model.ok()) << model.status();
   if (!model.ok()) return {};
   const absl::StatusOr<Plan> plan = PlanRun(options, machine, *std::move(model));
@@ -79,7 +82,7 @@ absl::Status CountCalls(const TrainOptions& options, Communicator& world, Counts
   ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
                           DeviceRegistry::Create("cpu", DeviceOptions()));
   device->BindThread();
-  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, Build(options.model, 0));
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, Build(options));
   ZEROTH_ASSIGN_OR_RETURN(
       const std::unique_ptr<Trainer> trainer,
       Trainer::Create(world, *device, std::move(model), TrainerOptionsFor(options, nullptr)));
@@ -157,7 +160,7 @@ TEST(PlanOperationsTest, FlopsAreTheModels) {
   const double attention = plan.operations.at("Attention").flops;
   EXPECT_NEAR(plan.operations.at("AttentionBackward").flops / attention, 2.5, 1e-6);
   const double expected =
-      (*Build("llama_1b", 0))->FlopsPerToken(options.seq_len) * 4 * 1024 + attention / 2;
+      (*Build(options))->FlopsPerToken(options.seq_len) * 4 * 1024 + attention / 2;
   EXPECT_NEAR(flops / expected, 1, 1e-3);
 }
 
@@ -205,16 +208,31 @@ TEST(PlanOperationsTest, ALayerHasTheseOperations) {
             "SwiGluBackward     1 calls  1 launches   1845.5 MB     0.0 GFLOP\n");
 }
 
+// Returns the line of one operation in LayerText.
+std::string LayerLine(const TrainOptions& options, absl::string_view operation) {
+  const std::string text = LayerText(options);
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    if (absl::StartsWith(line, absl::StrCat(operation, " "))) return std::string(line);
+  }
+  return "";
+}
+
 // The shape has 32768 tokens with 8 of 128 experts each. When each expert's warp walked over all
 // pairs twice, routing had 4 launches, and read 268 MB beside its tensors. The sort and its readers
 // access 7 MB.
 TEST(PlanOperationsTest, RoutingSortsItsPairs) {
-  const std::string text = LayerText(OnGpu("qwen3_30b_a3b", 16, 2048));
-  std::string routing;
-  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
-    if (absl::StartsWith(line, "Route ")) routing = std::string(line);
-  }
-  EXPECT_EQ(routing, "Route              1 calls  8 launches     18.9 MB     0.0 GFLOP");
+  EXPECT_EQ(LayerLine(OnGpu("qwen3_30b_a3b", 16, 2048), "Route"),
+            "Route              1 calls  8 launches     18.9 MB     0.0 GFLOP");
+}
+
+// Forward and backward unpack four weights of attention, and 128 experts' three weights of 2048 x
+// 768, 10 at a time. With a launch for each expert there were 776.
+TEST(PlanOperationsTest, ExpertsInFewBitsAreUnpackedTogether) {
+  TrainOptions options = OnGpu("qwen3_30b_a3b", 1, 2048);
+  options.lora_rank = 8;
+  options.base_dtype = BaseDtype::kNf4;
+  EXPECT_EQ(LayerLine(options, "Unpack"),
+            "Unpack            86 calls 86 launches   3134.0 MB     0.0 GFLOP");
 }
 
 // Of one layer with the heads of published models and 8192 tokens. Backward writes and reads 17 GB
