@@ -497,6 +497,8 @@ TEST(GgufConvertTest, AGptOssHasSinksAndBiasesOfExperts) {
 TEST(GgufConvertTest, AGptOssThatLlamaCppComputesOtherwiseIsRefused) {
   const TemporaryDirectory dir;
   Json scaled = OpenModel("tests/testdata/gpt_oss_tiny").config().json().at("rope_parameters");
+  Json slow = scaled;
+  slow["beta_slow"] = 0.05;
   scaled["attention_factor"] = 1.5;
   for (const auto& [keys, message] :
        {std::pair(Json{{"sliding_window", nullptr}}, "\"sliding_window\" is null"),
@@ -506,6 +508,7 @@ TEST(GgufConvertTest, AGptOssThatLlamaCppComputesOtherwiseIsRefused) {
         std::pair(Json{{"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 1e4}}}},
                   "expected \"yarn\""),
         std::pair(Json{{"rope_parameters", scaled}}, "attention_factor\" is 1.5"),
+        std::pair(Json{{"rope_parameters", slow}}, "beta_slow 0.05, expected 32 and 1"),
         std::pair(Json{{"num_local_experts", 5}}, "is of expert 5")}) {
     const absl::Status refused =
         ConvertHfToGguf(ModelWith("gpt_oss_tiny", dir, keys), dir.File("m.gguf"),

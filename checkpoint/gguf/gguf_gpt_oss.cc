@@ -4,6 +4,8 @@
 // the first on; the clamped SwiGLU of 1.702 and 7; weights by a softmax over the chosen experts;
 // and the bounds of YaRN's ramp, which it always rounds to whole pairs.
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <string>
 
@@ -26,6 +28,7 @@ constexpr double kFactor = 32.0;
 constexpr int64_t kOriginalContext = 4096;
 constexpr double kBetaFast = 32.0;
 constexpr double kBetaSlow = 1.0;
+constexpr double kPi = 3.14159265358979323846;
 // A list of the layers may have this many.
 constexpr int64_t kMostBlocks = 10000;
 
@@ -37,8 +40,36 @@ Json LayerTypes(int64_t blocks) {
   return types;
 }
 
+// The bounds of YaRN's ramp as llama.cpp rounds them.
+struct Ramp {
+  double low;
+  double high;
+};
+Ramp RampOf(double beta_fast, double beta_slow, double theta, int64_t context, int64_t head_dim) {
+  const double width = static_cast<double>(head_dim);
+  const auto pair = [&](double beta) {
+    return width * std::log(static_cast<double>(context) / (beta * 2 * kPi)) /
+           (2 * std::log(theta));
+  };
+  return {std::max(0.0, std::floor(pair(beta_fast))),
+          std::min(width - 1, std::ceil(pair(beta_slow)))};
+}
+
+// Refuses bounds of the ramp other than those of 32 and 1: llama.cpp ignores the keys of the betas
+// in this architecture.
+void RequireRamp(const HfConfig& config, absl::string_view where, double beta_fast,
+                 double beta_slow, double theta, int64_t context, int64_t head_dim,
+                 MetadataBuilder& out) {
+  const Ramp ramp = RampOf(beta_fast, beta_slow, theta, context, head_dim);
+  const Ramp usual = RampOf(kBetaFast, kBetaSlow, theta, context, head_dim);
+  if (ramp.low == usual.low && ramp.high == usual.high) return;
+  out.Keep(Unimplemented(config.where(), ": key \"", where, "\" has beta_fast ", beta_fast,
+                         " and beta_slow ", beta_slow, ", expected ", kBetaFast, " and ", kBetaSlow,
+                         ", which llama.cpp always uses in a gpt-oss"));
+}
+
 // Sets YaRN, which all files of the family have. llama.cpp derives the attention factor.
-void SetRope(const HfConfig& config, MetadataBuilder& out) {
+void SetRope(const HfConfig& config, int64_t head_dim, MetadataBuilder& out) {
   const absl::StatusOr<HfRope> rope = HfRopeOf(config);
   if (!out.Keep(rope.status())) return;
   // A file without the object has the defaults.
@@ -54,13 +85,19 @@ void SetRope(const HfConfig& config, MetadataBuilder& out) {
   }
   out.Text("rope.scaling.type", "yarn");
   out.Float("rope.scaling.factor", said ? config.GetDouble(key("factor")) : kFactor);
-  out.Count("rope.scaling.original_context_length",
-            said ? config.GetIntOr(key("original_max_position_embeddings"), kOriginalContext)
-                 : kOriginalContext);
-  out.Float("rope.scaling.yarn_beta_fast",
-            said ? config.GetDoubleOr(key("beta_fast"), kBetaFast) : kBetaFast);
-  out.Float("rope.scaling.yarn_beta_slow",
-            said ? config.GetDoubleOr(key("beta_slow"), kBetaSlow) : kBetaSlow);
+  const absl::StatusOr<int64_t> context =
+      said ? config.GetIntOr(key("original_max_position_embeddings"), kOriginalContext)
+           : kOriginalContext;
+  const absl::StatusOr<double> fast =
+      said ? config.GetDoubleOr(key("beta_fast"), kBetaFast) : kBetaFast;
+  const absl::StatusOr<double> slow =
+      said ? config.GetDoubleOr(key("beta_slow"), kBetaSlow) : kBetaSlow;
+  out.Count("rope.scaling.original_context_length", context);
+  out.Float("rope.scaling.yarn_beta_fast", fast);
+  out.Float("rope.scaling.yarn_beta_slow", slow);
+  if (context.ok() && fast.ok() && slow.ok()) {
+    RequireRamp(config, rope->where, *fast, *slow, rope->theta, *context, head_dim, out);
+  }
 }
 
 }  // namespace
@@ -98,7 +135,7 @@ absl::StatusOr<GgufMetadata> GptOssMetadata(const HfConfig& config) {
   }
   out.Require("swiglu_limit", config.GetDoubleOr("swiglu_limit", 7.0), 7.0);
   out.Require("swiglu_alpha", config.GetDoubleOr("swiglu_alpha", 1.702), 1.702);
-  SetRope(config, out);
+  SetRope(config, head_dim.value_or(0), out);
   return std::move(out).Build();
 }
 
