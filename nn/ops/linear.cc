@@ -98,7 +98,7 @@ absl::Status UnpackOneFormat(Context& context, absl::Span<const PackedWeight* co
     if (division.has_value()) {
       args.col = BeginOfShare(args.shape.cols, division->index, division->count);
     }
-    return kernels::Unpack(context.kernels(), args);
+    return Annotate(kernels::Unpack(context.kernels(), args), first.weight->name());
   }
   // This rank's shares of the sections are not contiguous in the undivided weight.
   const std::vector<UnpackArgs::Block> all = args.blocks;
@@ -112,7 +112,7 @@ absl::Status UnpackOneFormat(Context& context, absl::Span<const PackedWeight* co
       args.blocks[i].codes = rows_of_run(all[i].codes);
       args.blocks[i].values = rows_of_run(all[i].values);
     }
-    ZEROTH_RETURN_IF_ERROR(kernels::Unpack(context.kernels(), args));
+    ZEROTH_RETURN_IF_ERROR_WITH(kernels::Unpack(context.kernels(), args), first.weight->name());
   }
   return absl::OkStatus();
 }
@@ -136,9 +136,8 @@ absl::Status UnpackWeights(Context& context, absl::Span<const PackedWeight* cons
       of_format =
           offsets.View(static_cast<int64_t>(first), Shape({static_cast<int64_t>(end - first) + 1}));
     }
-    ZEROTH_RETURN_IF_ERROR_WITH(UnpackOneFormat(context, packed.subspan(first, end - first),
-                                                values.subspan(first, end - first), of_format),
-                                packed[first]->weight->name());
+    ZEROTH_RETURN_IF_ERROR(UnpackOneFormat(context, packed.subspan(first, end - first),
+                                           values.subspan(first, end - first), of_format));
   }
   return absl::OkStatus();
 }
