@@ -29,6 +29,17 @@ absl::Status WrongShape(const WeightsSource& source, const TensorCopy& copy, con
                          shape.ToString(), ", expected ", expected);
 }
 
+bool IsRegrouping(Relayout relayout) {
+  return relayout == Relayout::kRegroupRows || relayout == Relayout::kRegroupColumns;
+}
+
+bool HasWholeHeads(const TensorCopy& copy, const Shape& shape) {
+  if (copy.heads < 1 || copy.groups < 1 || copy.unmoved < 0 || shape.rank() < 1) return false;
+  const int64_t size = shape.dim(copy.relayout == Relayout::kRegroupRows ? 0 : shape.rank() - 1);
+  return copy.heads % copy.groups == 0 && size > copy.unmoved &&
+         (size - copy.unmoved) % copy.heads == 0;
+}
+
 // Returns the shape of the copied part of the source, and checks that it allows the copy.
 absl::StatusOr<Shape> CopiedShape(const WeightsSource& source, const TensorCopy& copy) {
   ZEROTH_ASSIGN_OR_RETURN(Shape shape, source.ShapeOf(copy.from));
@@ -39,13 +50,22 @@ absl::StatusOr<Shape> CopiedShape(const WeightsSource& source, const TensorCopy&
     shape = Shape(shape.dims().subspan(1));
   }
   std::string expected;
-  if (copy.relayout == Relayout::kTranspose && shape.rank() != 2) {
+  if ((copy.relayout == Relayout::kTranspose || copy.relayout == Relayout::kRegroupColumns) &&
+      shape.rank() != 2) {
     expected = "two dimensions";
   } else if (MovesHalves(copy.relayout) &&
              (copy.heads < 1 || shape.rank() < 1 || shape.dim(0) % copy.heads != 0 ||
               shape.dim(0) / copy.heads % 2 != 0)) {
     expected = absl::StrCat("a first dimension that ", copy.heads,
                             " attention heads divide into even parts");
+  } else if (IsRegrouping(copy.relayout) && !HasWholeHeads(copy, shape)) {
+    expected = absl::StrCat(copy.relayout == Relayout::kRegroupRows ? "a first" : "a last",
+                            " dimension of ", copy.unmoved, " and ", copy.heads,
+                            " heads of one size, in ", copy.groups, " groups");
+  } else if (copy.reshaping == Reshaping::kDropMiddle && (shape.rank() != 3 || shape.dim(1) != 1)) {
+    expected = "[channels, 1, width]";
+  } else if (copy.reshaping == Reshaping::kInsertMiddle && shape.rank() != 2) {
+    expected = "[channels, width]";
   } else if (copy.stacking == Stacking::kInto &&
              (shape.rank() == Shape::kMaxRank ||
               shape.numel() > std::numeric_limits<int64_t>::max() / copy.places)) {
@@ -58,6 +78,8 @@ absl::StatusOr<Shape> CopiedShape(const WeightsSource& source, const TensorCopy&
 Shape DestinationShape(const TensorCopy& copy, const Shape& copied) {
   std::vector<int64_t> dims(copied.dims().begin(), copied.dims().end());
   if (copy.relayout == Relayout::kTranspose) std::swap(dims[0], dims[1]);
+  if (copy.reshaping == Reshaping::kDropMiddle) dims.erase(dims.begin() + 1);
+  if (copy.reshaping == Reshaping::kInsertMiddle) dims.insert(dims.begin() + 1, 1);
   if (copy.stacking == Stacking::kInto) dims.insert(dims.begin(), copy.places);
   return Shape(dims);
 }
@@ -68,8 +90,18 @@ absl::Status MissingPlace(const WeightsSource& source, const TensorCopy& copy, i
                          copy.places - 1, " once, found no number ", place, " in its place");
 }
 
+// Returns the place in the source of what becomes place `place` of `size` regrouped ones.
+int64_t RegroupedPlace(const TensorCopy& copy, int64_t size, int64_t place) {
+  if (place < copy.unmoved) return place;
+  const int64_t of_head = (size - copy.unmoved) / copy.heads;
+  const int64_t head = (place - copy.unmoved) / of_head;
+  const int64_t from = head % copy.groups * (copy.heads / copy.groups) + head / copy.groups;
+  return copy.unmoved + from * of_head + (place - copy.unmoved) % of_head;
+}
+
 // Returns the row of the source that becomes row `row` of the destination.
 int64_t SourceRow(const TensorCopy& copy, int64_t rows, int64_t row) {
+  if (copy.relayout == Relayout::kRegroupRows) return RegroupedPlace(copy, rows, row);
   const int64_t width = rows / copy.heads;
   const int64_t half = width / 2;
   const int64_t head = row / width;
@@ -93,7 +125,7 @@ class Copier {
   absl::Status Run() {
     if (shape_.numel() == 0) return absl::OkStatus();
     if (copy_.relayout == Relayout::kTranspose) return Transpose();
-    return MovesHalves(copy_.relayout) ? MoveRows() : CopyFlat();
+    return CopyRuns();
   }
 
  private:
@@ -101,29 +133,21 @@ class Copier {
     return source_.ReadElements(copy_.from, source_begin_ + begin, values);
   }
 
-  absl::Status CopyFlat() {
+  absl::Status CopyRuns() {
+    const int64_t rows = shape_.rank() == 0 ? 1 : shape_.dim(0);
+    const int64_t columns = shape_.numel() / rows;
     for (int64_t begin = 0; begin < shape_.numel(); begin += kPiece) {
-      values_.resize(static_cast<size_t>(std::min(kPiece, shape_.numel() - begin)));
-      ZEROTH_RETURN_IF_ERROR(Read(begin, absl::MakeSpan(values_)));
-      ZEROTH_RETURN_IF_ERROR(Emit(begin));
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status MoveRows() {
-    const int64_t rows = shape_.dim(0);
-    const int64_t width = shape_.numel() / rows;
-    const int64_t batch = std::max<int64_t>(1, kPiece / width);
-    for (int64_t begin = 0; begin < rows; begin += batch) {
-      const int64_t end = std::min(rows, begin + batch);
-      values_.resize(static_cast<size_t>((end - begin) * width));
-      for (int64_t row = begin; row < end; ++row) {
-        ZEROTH_RETURN_IF_ERROR(
-            Read(SourceRow(copy_, rows, row) * width,
-                 absl::MakeSpan(values_).subspan(static_cast<size_t>((row - begin) * width),
-                                                 static_cast<size_t>(width))));
+      const int64_t size = std::min(kPiece, shape_.numel() - begin);
+      values_.resize(static_cast<size_t>(size));
+      for (int64_t at = 0; at < size;) {
+        const SourceRun run = SourceRunOf(copy_, rows, columns, begin + at);
+        const int64_t taken = std::min(run.size, size - at);
+        ZEROTH_RETURN_IF_ERROR(Read(
+            run.begin,
+            absl::MakeSpan(values_).subspan(static_cast<size_t>(at), static_cast<size_t>(taken))));
+        at += taken;
       }
-      ZEROTH_RETURN_IF_ERROR(Emit(begin * width));
+      ZEROTH_RETURN_IF_ERROR(Emit(begin));
     }
     return absl::OkStatus();
   }
@@ -151,9 +175,7 @@ class Copier {
   }
 
   absl::Status Emit(int64_t begin) {
-    if (copy_.added != 0.0f) {
-      for (float& value : values_) value += copy_.added;
-    }
+    ZEROTH_RETURN_IF_ERROR(MapElements(source_, copy_, absl::MakeSpan(values_)));
     if (copy_.dtype == DType::kFloat16) ZEROTH_RETURN_IF_ERROR(CheckFloat16());
     return sink_(copy_.to, destination_begin_ + begin, values_);
   }
@@ -179,6 +201,42 @@ class Copier {
 };
 
 }  // namespace
+
+SourceRun SourceRunOf(const TensorCopy& copy, int64_t rows, int64_t row_size, int64_t begin) {
+  const int64_t row = begin / row_size;
+  const int64_t column = begin % row_size;
+  if (copy.relayout == Relayout::kRegroupColumns) {
+    const int64_t of_head = (row_size - copy.unmoved) / copy.heads;
+    const int64_t rest =
+        column < copy.unmoved ? copy.unmoved - column : of_head - (column - copy.unmoved) % of_head;
+    return {row * row_size + RegroupedPlace(copy, row_size, column), rest};
+  }
+  if (copy.relayout == Relayout::kNone) return {begin, rows * row_size - begin};
+  return {SourceRow(copy, rows, row) * row_size + column, row_size - column};
+}
+
+absl::Status MapElements(const WeightsSource& source, const TensorCopy& copy,
+                         absl::Span<float> values) {
+  if (copy.added != 0.0f) {
+    for (float& value : values) value += copy.added;
+  }
+  if (copy.mapping == ElementMapping::kNone) return absl::OkStatus();
+  const bool minus_exp = copy.mapping == ElementMapping::kMinusExp;
+  for (float& value : values) {
+    const double exact =
+        minus_exp ? -std::exp(static_cast<double>(value)) : std::log(-static_cast<double>(value));
+    const float mapped = static_cast<float>(exact);
+    if (!std::isfinite(mapped) || (minus_exp && mapped == 0.0f)) {
+      return absl::OutOfRangeError(absl::StrCat(
+          source.description(), ": tensor \"", copy.from, "\" holds ", value, ", expected ",
+          minus_exp ? "a logarithm whose exponential fp32 can hold (-103 to 88)"
+                    : "a finite negative number, whose logarithm the model needs",
+          "; the file is damaged or of another layout"));
+    }
+    value = mapped;
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<DType> KeepingDType(const WeightsSource& source, absl::string_view name) {
   ZEROTH_RETURN_IF_ERROR(source.ShapeOf(name).status());

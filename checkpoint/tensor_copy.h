@@ -31,6 +31,29 @@ enum class Relayout {
   kInterleaveHalves,
   // The inverse.
   kSeparateHalves,
+  // The last rows (dim 0) are those of `heads` heads in `groups` groups. Head i of group g, number
+  // g * heads / groups + i before, becomes number i * groups + g. With heads / groups groups, this
+  // is the inverse.
+  kRegroupRows,
+  // The same for the columns of a matrix.
+  kRegroupColumns,
+};
+
+// What becomes of each element, in fp32.
+enum class ElementMapping {
+  kNone,
+  // a becomes -exp(a).
+  kMinusExp,
+  // The inverse: log(-a).
+  kLogOfMinus,
+};
+
+enum class Reshaping {
+  kNone,
+  // [a, 1, b] becomes [a, b].
+  kDropMiddle,
+  // The inverse.
+  kInsertMiddle,
 };
 
 // One side may hold several tensors of one shape stacked along a new first dimension.
@@ -47,15 +70,36 @@ struct TensorCopy {
   std::string from;
   std::string to;
   Relayout relayout = Relayout::kNone;
-  // Number of heads in the rows, for kInterleaveHalves and kSeparateHalves.
+  // Number of heads in the rows, for kInterleaveHalves and kSeparateHalves, or in the rows or
+  // columns after the first `unmoved`, for kRegroupRows and kRegroupColumns.
   int64_t heads = 1;
   // The copy's type: fp32, bf16 or fp16.
   DType dtype = DType::kFloat32;
   float added = 0.0f;  // added to each element, in fp32
+  int64_t groups = 1;
+  int64_t unmoved = 0;
+  ElementMapping mapping = ElementMapping::kNone;
+  Reshaping reshaping = Reshaping::kNone;
   Stacking stacking = Stacking::kNone;
   int64_t place = 0;
   int64_t places = 1;
 };
+
+// A run of elements that are neighbours in the source, too.
+struct SourceRun {
+  int64_t begin = 0;  // in the source
+  int64_t size = 0;
+};
+
+// Returns a run from element `begin` of the destination, for every relayout but
+// kTranspose. The destination has `rows` rows of `row_size` elements, which may also be counted in
+// other units, as long as they divide a row, and a head's columns, evenly.
+SourceRun SourceRunOf(const TensorCopy& copy, int64_t rows, int64_t row_size, int64_t begin);
+
+// Applies `added` and `mapping` to elements of the copy. OutOfRange, naming the tensor of `source`
+// and the value, if fp32 cannot hold a result or its inverse.
+absl::Status MapElements(const WeightsSource& source, const TensorCopy& copy,
+                         absl::Span<float> values);
 
 // Returns the type that keeps a tensor's values: the same for F32, F16 and BF16, and fp32 for F64,
 // which is rounded. NotFound or InvalidArgument, naming the tensor, for other types.
@@ -76,7 +120,7 @@ using TensorSink = absl::FunctionRef<absl::Status(absl::string_view name, int64_
                                                   absl::Span<const float> values)>;
 
 // Feeds every element of every copy to `sink`, in order. OutOfRange, naming the tensor and the
-// value, if fp16 cannot hold a value, which would become infinite.
+// value, if fp16 cannot hold a value, which would become infinite; and the errors of MapElements.
 absl::Status CopyTensors(const WeightsSource& source, absl::Span<const TensorCopy> copies,
                          TensorSink sink);
 

@@ -134,6 +134,12 @@ TEST_F(TensorCopyTest, RefusesShapesThatTheRelayoutDoesNotFit) {
   EXPECT_THAT(message(*Source({9, 2}), Copy(Relayout::kSeparateHalves, 3)),
               HasSubstr("3 attention heads divide into even parts"));
   EXPECT_THAT(message(*Source({4, 2}), Copy(Relayout::kSeparateHalves, 0)), HasSubstr("0 att"));
+  EXPECT_THAT(message(*Source({2, 3, 4}), Copy(Relayout::kRegroupColumns, 4)),
+              HasSubstr("has shape [2, 3, 4], expected two dimensions"));
+  EXPECT_THAT(message(*Source({4}), Copy(Relayout::kRegroupColumns, 4)),
+              HasSubstr("expected two dimensions"));
+  EXPECT_THAT(message(*Source({2, 6}), Copy(Relayout::kRegroupColumns, 4)),
+              HasSubstr("a last dimension of 0 and 4 heads of one size"));
   // The largest count that a GGUF file can hold; twice as many overflow.
   const int64_t most = std::numeric_limits<int64_t>::max();
   EXPECT_THAT(message(*Source({4, 2}), Copy(Relayout::kSeparateHalves, most)),

@@ -48,11 +48,13 @@ absl::StatusOr<Base> BaseOf(const HfConfig& config) {
   return base;
 }
 
-// Only B has the weight's rows. PEFT stores A and B of a weight [out, in] even if the model
-// stores the weight transposed.
+// Only B has the weight's rows, and only A its columns. PEFT stores A and B of a weight [out, in]
+// even if the model stores the weight transposed.
 GgufLayout LayoutOfLoraMatrix(GgufLayout weight, bool is_a) {
-  const bool moves_rows = weight == GgufLayout::kQueryRows || weight == GgufLayout::kKeyRows;
-  return moves_rows && !is_a ? weight : GgufLayout::kSame;
+  const bool moves_rows = weight == GgufLayout::kQueryRows || weight == GgufLayout::kKeyRows ||
+                          weight == GgufLayout::kValueRows || weight == GgufLayout::kLastValueRows;
+  const bool is_reordered = is_a ? weight == GgufLayout::kValueColumns : moves_rows;
+  return is_reordered ? weight : GgufLayout::kSame;
 }
 
 absl::Status CheckAdapter(const GgufFile& file, const Base& base) {

@@ -11,6 +11,7 @@
 #include <limits>
 #include <map>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -263,6 +264,24 @@ std::map<std::string, int> CountsOf(const GgufBlockTypes& types) {
 
 using Counts = std::map<std::string, int>;
 
+// The blocks of Q6_K are those that llama-quantize of llama.cpp 0.7.0 wrote; the others were Q4_K.
+TEST(GgufMixTest, FusedQueriesKeysAndValuesHaveTheTypeOfValues) {
+  const MixedModel model = {.architecture = "gpt2",
+                            .blocks = 16,
+                            .width = 256,
+                            .inner = 1024,
+                            .heads = 8,
+                            .key_heads = 8};
+  const auto mixed = ChooseGgufBlocks(GgufMix::kQ4_K_M, MetadataOf(model), TensorsOf(model));
+  ASSERT_TRUE(mixed.ok()) << mixed.status();
+  const std::set<int> more = {0, 1, 4, 7, 10, 13, 14, 15};
+  for (int block = 0; block < 16; ++block) {
+    EXPECT_EQ(mixed->blocks.at(absl::StrCat("blk.", block, ".attn_qkv.weight")),
+              more.count(block) > 0 ? GgufBlock::kQ6_K : GgufBlock::kQ4_K)
+        << block;
+  }
+}
+
 // What llama.cpp prints of published Q4_K_M files: the number of tensors of each type, and the
 // size.
 TEST(GgufMixTest, PublishedModelsHaveTheseTypes) {
@@ -319,7 +338,7 @@ TEST(GgufMixTest, SomeModelsHaveOtherTypes) {
                     .heads = 12,
                     .key_heads = 12,
                     .has_head = false}),
-            (Counts{{"Q4_K", 20}, {"Q5_K", 8}, {"Q6_K", 5}}));
+            (Counts{{"Q4_K", 24}, {"Q6_K", 9}}));
   EXPECT_EQ(counts({.blocks = 8, .experts = 8}),
             (Counts{{"Q4_K", 21}, {"Q5_K", 8}, {"Q6_K", 5}, {"Q8_0", 16}}));
   EXPECT_EQ(counts({.blocks = 8, .experts = 4}), (Counts{{"Q4_K", 41}, {"Q6_K", 9}}));
@@ -336,15 +355,14 @@ TEST(GgufMixTest, RowsThatAreNotWholeBlocksGetOtherTypes) {
                             .has_head = false};
   const auto mixed = ChooseGgufBlocks(GgufMix::kQ4_K_M, MetadataOf(model), TensorsOf(model));
   ASSERT_TRUE(mixed.ok()) << mixed.status();
-  EXPECT_EQ(CountsOf(mixed->blocks), (Counts{{"Q5_0", 2}, {"Q5_1", 1}, {"Q8_0", 1}}))
+  EXPECT_EQ(CountsOf(mixed->blocks), (Counts{{"Q5_0", 2}, {"Q8_0", 2}}))
       << "ffn_down, with rows of 80, stays F16";
-  ASSERT_EQ(mixed->notes.size(), 5u);
-  EXPECT_EQ(mixed->notes[0],
-            "Matrices: 1 in F16, 2 in Q5_0, 1 in Q5_1, 1 in Q8_0; vectors are in F32.");
+  ASSERT_EQ(mixed->notes.size(), 4u);
+  EXPECT_EQ(mixed->notes[0], "Matrices: 1 in F16, 2 in Q5_0, 2 in Q8_0; vectors are in F32.");
   EXPECT_EQ(mixed->notes[1],
             "2 of them would be Q4_K, but Q4_K's blocks do not divide their rows, as of "
             "\"blk.0.attn_output.weight\" [96, 96]; as in llama.cpp, they are Q5_0.");
-  EXPECT_THAT(mixed->notes[3], HasSubstr("\"blk.0.ffn_down.weight\" [96, 80]"));
+  EXPECT_THAT(mixed->notes[2], HasSubstr("\"blk.0.ffn_down.weight\" [96, 80]"));
 }
 
 TEST(GgufMixTest, WhatBlocksCannotHoldIsRefused) {

@@ -10,6 +10,7 @@
 #include <limits>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -44,6 +45,10 @@ class MetadataBuilder {
   void Float(absl::string_view key, const absl::StatusOr<double>& value) {
     if (Keep(value.status()))
       metadata_.SetFloat(absl::StrCat(prefix_, key), static_cast<float>(*value));
+  }
+
+  void Integers(absl::string_view key, std::vector<int32_t> values) {
+    metadata_.Set(absl::StrCat(prefix_, key), GgufArray{std::move(values)});
   }
 
   void Text(absl::string_view key, absl::string_view value) {
@@ -121,6 +126,10 @@ class ConfigBuilder {
   double DoubleOr(absl::string_view gguf, double fallback) {
     return ShortDecimal(Value(metadata_.GetDoubleOr(Key(gguf), fallback)));
   }
+  bool Has(absl::string_view gguf) const { return metadata_.Has(Key(gguf)); }
+  std::vector<int64_t> Integers(absl::string_view gguf) {
+    return Value(metadata_.GetInts(Key(gguf)));
+  }
   std::string TextOr(absl::string_view gguf, std::string fallback) {
     return Value(metadata_.GetStringOr(Key(gguf), std::move(fallback)));
   }
@@ -128,6 +137,22 @@ class ConfigBuilder {
     if (!status_.ok()) return;
     status_ = Unimplemented(metadata_.where(), ": key \"", Key(gguf), "\" is ", found,
                             ", expected ", expected);
+  }
+  // The factor of linear scaling of positions, where 0 means none. Refuses other scaling. These are
+  // llama.cpp's rules: the default type is linear, and older files use another key.
+  double LinearRopeFactor() {
+    const std::string type = TextOr("rope.scaling.type", "linear");
+    const double factor = DoubleOr(kFactor, DoubleOr("rope.scale_linear", 0.0));
+    if (type == "linear") return factor;
+    if (type != "none") {
+      Refuse("rope.scaling.type", absl::StrCat("\"", type, "\""), "none or linear");
+    }
+    return 0.0;
+  }
+  void RefuseScaledPositions(absl::string_view where = "") {
+    const double factor = LinearRopeFactor();
+    if (factor == 0 || factor == 1) return;
+    Refuse(kFactor, absl::StrCat(factor), absl::StrCat("1", where));
   }
   nlohmann::json& operator[](const char* key) { return json_[key]; }
 
@@ -142,6 +167,8 @@ class ConfigBuilder {
   }
 
  private:
+  static constexpr char kFactor[] = "rope.scaling.factor";
+
   std::string Key(absl::string_view gguf) const { return absl::StrCat(prefix_, gguf); }
 
   template <typename T>
@@ -162,6 +189,10 @@ absl::StatusOr<GgufMetadata> Gemma2Metadata(const HfConfig& config);
 absl::StatusOr<HfConfig> Gemma2Config(const GgufMetadata& metadata, const HfConfigFacts& facts);
 absl::StatusOr<GgufMetadata> Gemma3Metadata(const HfConfig& config);
 absl::StatusOr<HfConfig> Gemma3Config(const GgufMetadata& metadata, const HfConfigFacts& facts);
+// Qwen3.5, in gguf_qwen35.cc.
+absl::StatusOr<GgufMetadata> Qwen35Metadata(const HfConfig& config);
+absl::StatusOr<HfConfig> Qwen35Config(const GgufMetadata& metadata, const HfConfigFacts& facts);
+absl::StatusOr<GgufLinearDivision> Qwen35Division(const GgufMetadata& metadata);
 // gpt-oss, in gguf_gpt_oss.cc.
 absl::StatusOr<GgufMetadata> GptOssMetadata(const HfConfig& config);
 absl::StatusOr<HfConfig> GptOssConfig(const GgufMetadata& metadata, const HfConfigFacts& facts);

@@ -171,24 +171,16 @@ absl::StatusOr<HfConfig> Gpt2Config(const GgufMetadata& metadata, const HfConfig
 }
 
 void SetRope(const HfConfigFacts& facts, ConfigBuilder& out) {
-  // These are llama.cpp's rules: the default type is linear, a factor of 0 means no scaling, and
-  // older files use another key.
-  const std::string type = out.TextOr("rope.scaling.type", "linear");
-  const double factor = out.DoubleOr("rope.scaling.factor", out.DoubleOr("rope.scale_linear", 0.0));
   if (facts.rope) {
-    if (type == "linear" && factor != 0 && factor != 1) {
-      out.Refuse("rope.scaling.factor", absl::StrCat(factor), "1 beside rope_freqs.weight");
-    }
+    out.RefuseScaledPositions(" beside rope_freqs.weight");
     out["rope_scaling"] = {
         {"rope_type", "llama3"},
         {"factor", ShortDecimal(facts.rope->factor)},
         {"low_freq_factor", facts.rope->low_freq_factor},
         {"high_freq_factor", facts.rope->high_freq_factor},
         {"original_max_position_embeddings", static_cast<int64_t>(facts.rope->original_context)}};
-  } else if (type == "linear") {
-    if (factor != 0) out["rope_scaling"] = {{"rope_type", "linear"}, {"factor", factor}};
-  } else if (type != "none") {
-    out.Refuse("rope.scaling.type", absl::StrCat("\"", type, "\""), "none or linear");
+  } else if (const double factor = out.LinearRopeFactor(); factor != 0) {
+    out["rope_scaling"] = {{"rope_type", "linear"}, {"factor", factor}};
   }
 }
 
@@ -259,6 +251,7 @@ absl::StatusOr<GgufMetadata> GgufMetadataOf(const HfConfig& config) {
   if (architecture == "gemma2") return Gemma2Metadata(config);
   if (architecture == "gemma3") return Gemma3Metadata(config);
   if (architecture == "gpt-oss") return GptOssMetadata(config);
+  if (architecture == kQwen35) return Qwen35Metadata(config);
   return type == "gpt2" ? Gpt2Metadata(config) : LlamaMetadata(config, architecture);
 }
 
@@ -270,6 +263,7 @@ absl::StatusOr<HfConfig> HfConfigOf(const GgufMetadata& metadata, const HfConfig
   if (architecture == "gemma2") return Gemma2Config(metadata, facts);
   if (architecture == "gemma3") return Gemma3Config(metadata, facts);
   if (architecture == "gpt-oss") return GptOssConfig(metadata, facts);
+  if (architecture == kQwen35) return Qwen35Config(metadata, facts);
   ZEROTH_ASSIGN_OR_RETURN(const LlamaLike* const family, FindLlamaLike(architecture));
   return LlamaConfig(metadata, *family, facts);
 }
@@ -283,7 +277,35 @@ absl::StatusOr<GgufDivision> GgufDivisionOf(const GgufMetadata& metadata) {
   ZEROTH_ASSIGN_OR_RETURN(division.key_heads,
                           metadata.GetIntOr(key("attention.head_count_kv"), division.query_heads));
   ZEROTH_ASSIGN_OR_RETURN(division.experts, metadata.GetIntOr(key("expert_count"), 0));
+  if (architecture == kQwen35) {
+    ZEROTH_ASSIGN_OR_RETURN(division.linear, Qwen35Division(metadata));
+  }
   return division;
+}
+
+absl::StatusOr<GgufBlockCounts> GgufBlockCountsOf(const GgufMetadata& metadata) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::string architecture,
+                          metadata.GetString("general.architecture"));
+  const auto key = [&](absl::string_view name) { return absl::StrCat(architecture, ".", name); };
+  GgufBlockCounts counts;
+  ZEROTH_ASSIGN_OR_RETURN(counts.blocks, metadata.GetInt(key("block_count")));
+  counts.with_mtp = counts.blocks;
+  if (architecture != kQwen35) return counts;
+  const std::string interval = key("full_attention_interval");
+  ZEROTH_ASSIGN_OR_RETURN(counts.full_interval, metadata.GetIntOr(interval, 4));
+  if (counts.full_interval < 1) {
+    return InvalidArgument(metadata.where(), ": key \"", interval, "\" is ", counts.full_interval,
+                           ", expected at least 1");
+  }
+  const std::string mtp = key("nextn_predict_layers");
+  ZEROTH_ASSIGN_OR_RETURN(const int64_t mtp_blocks, metadata.GetIntOr(mtp, 0));
+  if (mtp_blocks < 0 || mtp_blocks >= counts.blocks) {
+    return InvalidArgument(metadata.where(), ": key \"", mtp, "\" is ", mtp_blocks,
+                           ", expected 0 or more, and fewer than the ", counts.blocks,
+                           " blocks of \"", key("block_count"), "\"");
+  }
+  counts.blocks -= mtp_blocks;
+  return counts;
 }
 
 }  // namespace zeroth

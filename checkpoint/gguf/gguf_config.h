@@ -23,6 +23,11 @@
 
 namespace zeroth {
 
+// The architecture of Qwen3.5's dense models.
+inline constexpr char kQwen35[] = "qwen35";
+// The prefix of Hugging Face's names of its multi-token prediction (MTP) layers.
+inline constexpr char kHfMtp[] = "mtp.";
+
 // How a tensor's layout in GGUF differs from Hugging Face's.
 enum class GgufLayout {
   kSame,
@@ -32,8 +37,20 @@ enum class GgufLayout {
   // another order (Relayout::kInterleaveHalves converts to GGUF).
   kQueryRows,
   kKeyRows,
-  // Norms of Gemma 2 and 3 scale by 1 + weight in Hugging Face; GGUF holds the sum.
+  // Norms of Gemma 2 and 3 and of Qwen3.5 scale by 1 + weight in Hugging Face; GGUF holds the sum.
   kPlusOne,
+  // Qwen3.5's linear attention. Hugging Face has the value heads in grouped order: those of the
+  // first key head, then those of the second, and so on. GGUF has them in tiled order: the first of
+  // each key head, then the second of each.
+  kValueRows,
+  // Rows of queries and keys, which stay, then those of values.
+  kLastValueRows,
+  // The same rows; the kernel is [channels, 1, width] in Hugging Face, [channels, width] in GGUF.
+  kConvKernel,
+  // A number for each value head; Hugging Face holds A_log, and GGUF -exp(A_log).
+  kALog,
+  // The value heads are the columns.
+  kValueColumns,
 };
 
 struct GgufTensorName {
@@ -47,12 +64,12 @@ struct GgufTensorName {
 };
 
 // OK if the names of this general.architecture are known: "gpt2", "llama", "qwen2", "qwen3",
-// "qwen3moe", "gpt-oss", "olmo2", "phi3", "gemma2", "gemma3". Otherwise Unimplemented, with this
-// list.
+// "qwen3moe", "qwen35", "gpt-oss", "olmo2", "phi3", "gemma2", "gemma3". Otherwise Unimplemented,
+// with this list.
 absl::Status CheckGgufArchitecture(absl::string_view architecture);
 // Returns GGUF's architecture for a model_type of Hugging Face. The names are the same, except that
-// Mistral and Mixtral are Llamas, "qwen3_moe" is "qwen3moe", "gpt_oss" is "gpt-oss", and
-// "gemma3_text" is "gemma3".
+// Mistral and Mixtral are Llamas, "qwen3_moe" is "qwen3moe", "qwen3_5_text" is "qwen35", "gpt_oss"
+// is "gpt-oss", and "gemma3_text" is "gemma3".
 absl::string_view GgufArchitectureOf(absl::string_view model_type);
 // Returns the naming scheme of a file's tensors: "mixtral" for a Llama with experts, and otherwise
 // the architecture. The functions below take it as `naming`.
@@ -71,10 +88,15 @@ absl::StatusOr<std::optional<GgufTensorName>> HfNameOf(absl::string_view naming,
                                                        absl::string_view gguf_name,
                                                        int64_t expert = 0);
 
+// Returns 12 of GGUF's "blk.12.rest"; -1 for a tensor outside of blocks.
+int64_t GgufBlockNumber(absl::string_view gguf_name);
+
 // Returns the GGUF name of the first weight that a model of `blocks` blocks needs and `present`
 // lacks; empty if the model is complete. A head that is `tied` to the embedding needs no weight.
+// Every `interval`-th block of a "qwen35" has full attention, and the others linear attention.
 absl::StatusOr<std::string> MissingGgufTensor(absl::string_view naming, int64_t blocks, bool tied,
-                                              const std::set<std::string>& present);
+                                              const std::set<std::string>& present,
+                                              int64_t interval = 1);
 
 inline constexpr char kGgufRopeFactors[] = "rope_freqs.weight";
 
@@ -127,14 +149,34 @@ struct HfConfigFacts {
 // Qwen3-MoE and gpt-oss, and for rotary scaling other than linear, Llama 3's and gpt-oss's YaRN.
 absl::StatusOr<HfConfig> HfConfigOf(const GgufMetadata& metadata, const HfConfigFacts& facts);
 
+// How the matrices of linear attention are divided into heads.
+struct GgufLinearDivision {
+  int64_t key_heads = 1;
+  int64_t value_heads = 1;
+  int64_t key_dim = 0;
+};
+
 // How a model's matrices are divided: rows into heads, and stacks into experts.
 struct GgufDivision {
   int64_t query_heads = 1;
   int64_t key_heads = 1;
   // Number of experts whose matrices are stacked in each block; 0 in a model without experts.
   int64_t experts = 0;
+  GgufLinearDivision linear;
 };
+// InvalidArgument for absent keys, and for value heads that the key heads do not divide.
 absl::StatusOr<GgufDivision> GgufDivisionOf(const GgufMetadata& metadata);
+
+struct GgufBlockCounts {
+  // Blocks of the model without those of multi-token prediction (MTP), which follow them.
+  int64_t blocks = 0;
+  // With the MTP blocks ("nextn_predict_layers"), which only a "qwen35" has.
+  int64_t with_mtp = 0;
+  // Of a "qwen35": every full_interval-th block has full attention. Otherwise 1.
+  int64_t full_interval = 1;
+};
+// InvalidArgument for an interval below 1, and for no other blocks than those of MTP.
+absl::StatusOr<GgufBlockCounts> GgufBlockCountsOf(const GgufMetadata& metadata);
 
 // Converts vocabularies between Hugging Face's files and the tokenizer.ggml.* keys of GGUF: those
 // of byte-pair encoders over GPT-2's byte alphabet, and of SentencePiece's byte-pair encoders.
@@ -157,7 +199,7 @@ struct GgufVocabulary {
   // "left right", in the order of application.
   std::vector<std::string> merges;
   // llama.cpp's name of the rule that splits text into words: "gpt-2", "llama-bpe" (Llama 3's),
-  // "dbrx" (the same words, always built by merges), "qwen2" or "gpt-4o" (gpt-oss's).
+  // "dbrx" (the same words, always built by merges), "qwen2", "qwen35" or "gpt-4o" (gpt-oss's).
   std::string pre = "gpt-2";
   // SentencePiece's, by id, in place of `merges` and `pre`: the two neighbours whose text together
   // has the highest score are merged first.

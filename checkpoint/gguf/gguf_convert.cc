@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
 
@@ -66,23 +67,27 @@ absl::StatusOr<std::vector<TensorCopy>> PlanExport(const WeightsSource& weights,
 absl::Status CheckComplete(const GgufMetadata& metadata, bool tied,
                            const std::vector<TensorCopy>& copies, bool to_gguf,
                            const std::string& where) {
-  ZEROTH_ASSIGN_OR_RETURN(const std::string architecture,
-                          metadata.GetString("general.architecture"));
-  ZEROTH_ASSIGN_OR_RETURN(const int64_t blocks,
-                          metadata.GetInt(absl::StrCat(architecture, ".block_count")));
+  ZEROTH_ASSIGN_OR_RETURN(const GgufBlockCounts counts, GgufBlockCountsOf(metadata));
   ZEROTH_ASSIGN_OR_RETURN(const std::string naming, GgufNamingOf(metadata));
   std::set<std::string> present;
   for (const TensorCopy& copy : copies) present.insert(to_gguf ? copy.to : copy.from);
-  ZEROTH_ASSIGN_OR_RETURN(const std::string missing,
-                          MissingGgufTensor(naming, blocks, tied, present));
+  ZEROTH_ASSIGN_OR_RETURN(
+      const std::string missing,
+      MissingGgufTensor(naming, counts.blocks, tied, present, counts.full_interval));
   if (missing.empty()) return absl::OkStatus();
   std::string name = missing;
   if (to_gguf) {
     ZEROTH_ASSIGN_OR_RETURN(const auto renamed, HfNameOf(naming, missing));
     name = renamed->name;
   }
-  return InvalidArgument(where, ": has no tensor \"", name, "\", which a model of ", blocks,
+  return InvalidArgument(where, ": has no tensor \"", name, "\", which a model of ", counts.blocks,
                          " blocks", tied ? "" : " whose head is not the embedding", " needs");
+}
+
+void NoteMtp(int64_t tensors, std::vector<std::string>* notes) {
+  if (tensors == 0) return;
+  notes->push_back(
+      absl::StrCat("Left out the multi-token prediction (MTP) layers: ", tensors, " tensors."));
 }
 
 // The dtype that most elements have.
@@ -167,6 +172,7 @@ absl::StatusOr<bool> SameTensor(const GgufFile& model, absl::string_view a, absl
 struct ImportPlan {
   std::vector<TensorCopy> copies;
   bool tied = false;
+  int64_t mtp_tensors = 0;
 };
 
 absl::StatusOr<ImportPlan> PlanImport(const GgufFile& model) {
@@ -185,6 +191,7 @@ absl::StatusOr<ImportPlan> PlanImport(const GgufFile& model) {
         model.description(), ": one of ", parts,
         " parts of a model, expected the whole; llama-gguf-split --merge joins them");
   }
+  ZEROTH_ASSIGN_OR_RETURN(const GgufBlockCounts counts, GgufBlockCountsOf(metadata));
   ImportPlan plan;
   plan.tied = model.Find(kHead) == nullptr;
   if (architecture == "gpt2" && !plan.tied) {
@@ -192,6 +199,16 @@ absl::StatusOr<ImportPlan> PlanImport(const GgufFile& model) {
   }
   for (const std::string& name : model.names()) {
     if (plan.tied && name == kHead) continue;
+    const int64_t block = GgufBlockNumber(name);
+    if (block >= counts.with_mtp) {
+      return InvalidArgument(model.description(), ": tensor \"", name, "\" is of block ", block,
+                             ", expected one of the ", counts.with_mtp, " that \"", architecture,
+                             ".block_count\" says, from 0");
+    }
+    if (block >= counts.blocks) {
+      ++plan.mtp_tensors;
+      continue;
+    }
     const Shape& shape = model.Find(name)->shape;
     int64_t pieces = 1;
     for (int64_t piece = 0; piece < pieces; ++piece) {
@@ -260,6 +277,11 @@ absl::Status ConvertHfToGguf(const HfDirectory& model, const std::string& path,
   ZEROTH_ASSIGN_OR_RETURN(
       const std::vector<TensorCopy> copies,
       PlanExport(model.weights(), metadata, options.mix ? DType::kFloat16 : options.dtype));
+  if (notes != nullptr && metadata.Has(absl::StrCat(kQwen35, ".block_count"))) {
+    const std::vector<std::string> names = model.weights().names();
+    const auto is_mtp = [](const std::string& name) { return absl::StartsWith(name, kHfMtp); };
+    NoteMtp(std::count_if(names.begin(), names.end(), is_mtp), notes);
+  }
   // transformers' defaults differ between the families.
   const bool tied_by_default = metadata.Has("gpt2.block_count") ||
                                metadata.Has("gemma2.block_count") ||
@@ -317,16 +339,22 @@ absl::StatusOr<GgufImport> PlanGgufImport(const GgufFile& model) {
   facts.torch_dtype = TorchDTypeName(CommonDType(tensors));
   ZEROTH_ASSIGN_OR_RETURN(facts.rope, ReadRopeFactors(model));
   ZEROTH_ASSIGN_OR_RETURN(HfConfig config, HfConfigOf(model.metadata(), facts));
-  return GgufImport{std::move(config), std::move(plan.copies), std::move(tensors)};
+  return GgufImport{std::move(config), std::move(plan.copies), std::move(tensors),
+                    plan.mtp_tensors};
 }
 
 absl::StatusOr<GgufImportNotes> ConvertGgufToHf(const GgufFile& model, const std::string& directory,
                                                 const HfConvertOptions& options) {
   ZEROTH_ASSIGN_OR_RETURN(GgufImport import, PlanGgufImport(model));
-  GgufImportNotes notes;
-  ZEROTH_ASSIGN_OR_RETURN(const auto files, GgufTokenizerFiles(model.metadata(), &notes));
+  GgufImportNotes problems;
+  ZEROTH_ASSIGN_OR_RETURN(const auto files, GgufTokenizerFiles(model.metadata(), &problems));
   ZEROTH_RETURN_IF_ERROR(
       WriteHfDirectory(model, import.config, std::move(import.copies), files, directory, options));
+  GgufImportNotes notes;
+  for (const std::string& problem : problems) {
+    notes.push_back(absl::StrCat("No tokenizer: ", problem, "."));
+  }
+  NoteMtp(import.mtp_tensors, &notes);
   return notes;
 }
 

@@ -5,6 +5,7 @@
 
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -44,8 +45,8 @@ struct GgufExportOptions {
 // model families without a mapping, and for configs that llama.cpp would compute differently
 // (gguf_config.h). InvalidArgument for tensors that the family does not have and, with kFiles, for
 // a directory without tokenizer files. OutOfRange, naming the tensor, for values that fp16 or
-// quantised blocks cannot hold. Adds sentences for the user about the types of a quantised file to
-// `notes`.
+// quantised blocks cannot hold. Adds sentences for the user to `notes`, about tensors that were
+// left out and about the types of a quantised file.
 absl::Status ConvertHfToGguf(const HfDirectory& model, const std::string& path,
                              const GgufExportOptions& options = {},
                              std::vector<std::string>* notes = nullptr);
@@ -64,6 +65,7 @@ struct GgufImport {
   HfConfig config;
   std::vector<TensorCopy> copies;
   std::vector<TensorDeclaration> tensors;  // of `copies`, in order
+  int64_t mtp_tensors = 0;  // of the multi-token prediction layers, which are left out
 };
 // InvalidArgument and Unimplemented as for ConvertGgufToHf.
 absl::StatusOr<GgufImport> PlanGgufImport(const GgufFile& model);
@@ -72,7 +74,7 @@ absl::StatusOr<GgufImport> PlanGgufImport(const GgufFile& model);
 using GgufImportNotes = std::vector<std::string>;
 
 // Returns the tokenizer's files by name; none if the file has no vocabulary. If no files can
-// express it, returns none and adds a note.
+// express it, returns none and adds the reason to `notes`.
 absl::StatusOr<std::map<std::string, std::string>> GgufTokenizerFiles(const GgufMetadata& metadata,
                                                                       GgufImportNotes* notes);
 

@@ -3,18 +3,48 @@
 #include "zeroth/checkpoint/gguf/gguf_copies.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <tuple>
 #include <utility>
 
 #include "absl/strings/match.h"
-#include "absl/strings/string_view.h"
-#include "absl/strings/strip.h"
 
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
 namespace {
+
+bool IsOfLinearAttention(GgufLayout layout) {
+  switch (layout) {
+    case GgufLayout::kValueRows:
+    case GgufLayout::kLastValueRows:
+    case GgufLayout::kConvKernel:
+    case GgufLayout::kALog:
+    case GgufLayout::kValueColumns:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Puts the value heads from Hugging Face's grouped order into GGUF's tiled order, or back.
+void SetRegrouping(GgufLayout layout, const GgufLinearDivision& division, bool to_gguf,
+                   TensorCopy* copy) {
+  if (layout == GgufLayout::kALog) {
+    copy->mapping = to_gguf ? ElementMapping::kMinusExp : ElementMapping::kLogOfMinus;
+  }
+  if (layout == GgufLayout::kConvKernel) {
+    copy->reshaping = to_gguf ? Reshaping::kDropMiddle : Reshaping::kInsertMiddle;
+  }
+  // With one value head for each key head, both orders are the same.
+  if (division.value_heads == division.key_heads) return;
+  copy->relayout =
+      layout == GgufLayout::kValueColumns ? Relayout::kRegroupColumns : Relayout::kRegroupRows;
+  copy->heads = division.value_heads;
+  copy->groups = to_gguf ? division.key_heads : division.value_heads / division.key_heads;
+  if (layout == GgufLayout::kLastValueRows || layout == GgufLayout::kConvKernel) {
+    copy->unmoved = 2 * division.key_heads * division.key_dim;
+  }
+}
 
 // Sets a copy's relayout. `to_gguf` is the direction.
 void SetRelayout(GgufLayout layout, const GgufDivision& division, bool to_gguf, TensorCopy* copy) {
@@ -25,6 +55,10 @@ void SetRelayout(GgufLayout layout, const GgufDivision& division, bool to_gguf, 
   }
   if (layout == GgufLayout::kTransposed) {
     copy->relayout = Relayout::kTranspose;
+    return;
+  }
+  if (IsOfLinearAttention(layout)) {
+    SetRegrouping(layout, division.linear, to_gguf, copy);
     return;
   }
   copy->relayout = to_gguf ? Relayout::kInterleaveHalves : Relayout::kSeparateHalves;
@@ -49,11 +83,9 @@ absl::Status SetStacking(const WeightsSource& source, std::optional<int64_t> exp
 // Sort key for the usual order in files: embeddings, blocks by number, the rest. The experts of one
 // tensor follow each other.
 std::tuple<int, int64_t, std::string, int64_t> FileOrder(const TensorCopy& copy) {
-  absl::string_view rest = copy.to;
-  if (!absl::ConsumePrefix(&rest, "blk.")) {
-    return {absl::StrContains(rest, "_embd") ? 0 : 2, 0, copy.to, 0};
-  }
-  return {1, std::atoll(rest.data()), copy.to, copy.place};
+  const int64_t block = GgufBlockNumber(copy.to);
+  if (block < 0) return {absl::StrContains(copy.to, "_embd") ? 0 : 2, 0, copy.to, 0};
+  return {1, block, copy.to, copy.place};
 }
 
 }  // namespace

@@ -188,8 +188,7 @@ absl::StatusOr<HfConfig> Gemma2Config(const GgufMetadata& metadata, const HfConf
   out[kScoreCap] = out.DoubleOr(kScoreCap, kDefaultScoreCap);
   out[kLogitCap] = out.DoubleOr(kLogitCap, kDefaultLogitCap);
   out["rope_theta"] = out.DoubleOr("rope.freq_base", 10000.0);
-  const std::string scaling = out.TextOr("rope.scaling.type", "none");
-  if (scaling != "none") out.Refuse("rope.scaling.type", "\"" + scaling + "\"", "none");
+  out.RefuseScaledPositions();
   return std::move(out).Build();
 }
 
@@ -224,12 +223,8 @@ absl::StatusOr<HfConfig> Gemma3Config(const GgufMetadata& metadata, const HfConf
   out["sliding_window_pattern"] = out.IntOr("attention.sliding_window_pattern", kGemma3.pattern);
   out["rope_theta"] = out.DoubleOr("rope.freq_base", 1e6);
   out["rope_local_base_freq"] = out.DoubleOr("rope.freq_base_swa", kLocalTheta);
-  const double factor = out.DoubleOr("rope.scaling.factor", 0.0);
-  const std::string type = out.TextOr("rope.scaling.type", "linear");
-  if (type == "linear") {
-    if (factor != 0) out["rope_scaling"] = {{"rope_type", "linear"}, {"factor", factor}};
-  } else if (type != "none") {
-    out.Refuse("rope.scaling.type", absl::StrCat("\"", type, "\""), "none or linear");
+  if (const double factor = out.LinearRopeFactor(); factor != 0) {
+    out["rope_scaling"] = {{"rope_type", "linear"}, {"factor", factor}};
   }
   for (const char* key : {kScoreCap, kLogitCap}) {
     if (const double cap = out.DoubleOr(key, 0.0); cap != 0) {

@@ -33,6 +33,11 @@ constexpr char kLlama3Cuts[] =
 constexpr char kQwen2Cuts[] = R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|)"
                               R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
+// As Qwen 2's, but marks belong to words.
+constexpr char kQwen35Cuts[] =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}|)"
+    R"( ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
 constexpr char kGptOssCuts[] =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)"
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
@@ -50,11 +55,10 @@ struct CuttingRule {
   const char* pre;
   bool nfc;  // the tokenizer of the models with this rule normalises text
 };
-constexpr CuttingRule kCuttingRules[] = {{kLlama3Cuts, true, "llama-bpe", false},
-                                         {kLlama3Cuts, false, "dbrx", false},
-                                         {kQwen2Cuts, false, "qwen2", true},
-                                         {kGptOssCuts, true, "gpt-4o", false},
-                                         {kGptOssCuts, false, "gpt-4o", false}};
+constexpr CuttingRule kCuttingRules[] = {
+    {kLlama3Cuts, true, "llama-bpe", false}, {kLlama3Cuts, false, "dbrx", false},
+    {kQwen2Cuts, false, "qwen2", true},      {kQwen35Cuts, false, "qwen35", true},
+    {kGptOssCuts, true, "gpt-4o", false},    {kGptOssCuts, false, "gpt-4o", false}};
 
 // llama.cpp's name of a tokenizer's rule; empty for an unknown rule.
 std::optional<std::string> FindCuttingRule(const Json& rule, bool ignore_merges) {

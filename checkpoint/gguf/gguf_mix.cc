@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <cstdlib>
 #include <map>
 #include <optional>
 #include <thread>
@@ -13,7 +12,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 
 #include "zeroth/checkpoint/gguf/gguf_config.h"
 #include "zeroth/core/base/status_macros.h"
@@ -44,20 +42,17 @@ bool GetsMoreBits(int64_t block, int64_t blocks) {
 
 GgufBlock TypeInQ4KM(absl::string_view name, const ModelFacts& model) {
   if (name == (model.has_head ? "output.weight" : "token_embd.weight")) return GgufBlock::kQ6_K;
-  absl::string_view rest = name;
-  const int64_t block = absl::ConsumePrefix(&rest, "blk.") ? std::atoll(rest.data()) : 0;
   const auto is = [&](absl::string_view part) { return absl::StrContains(name, part); };
-  const bool more = GetsMoreBits(block, model.blocks);
+  const bool more = GetsMoreBits(GgufBlockNumber(name), model.blocks);
   const bool eight_experts = model.division.experts == 8;
-  if (is(".attn_v.") || is(".attn_k.")) {
+  if (is(".attn_v.") || is(".attn_k.") || is(".attn_qkv.")) {
     if (eight_experts) return GgufBlock::kQ8_0;
     if (is(".attn_k.")) return GgufBlock::kQ4_K;
     if (more) return GgufBlock::kQ6_K;
     return model.is_70b ? GgufBlock::kQ5_K : GgufBlock::kQ4_K;
   }
   if (is(".ffn_down")) return more ? GgufBlock::kQ6_K : GgufBlock::kQ4_K;
-  if (is(".attn_qkv.") || (eight_experts && is(".attn_output."))) return GgufBlock::kQ5_K;
-  return GgufBlock::kQ4_K;
+  return eight_experts && is(".attn_output.") ? GgufBlock::kQ5_K : GgufBlock::kQ4_K;
 }
 
 // The type that llama.cpp uses instead where blocks of `type` do not divide a row. Empty: F16.

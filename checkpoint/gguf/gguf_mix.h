@@ -22,9 +22,10 @@ namespace zeroth {
 //
 // kQ8_0: all matrices.
 // kQ4_K_M: Q4_K, except that these are Q6_K: the head (the embedding if it is the head), and
-// attn_v and ffn_down in the first and last eighth of the blocks and every third between. GPT-2's
-// attn_qkv is Q5_K. With eight experts, attn_k and attn_v are Q8_0 and attn_output is Q5_K. In a
-// Llama or Qwen2 of 80 blocks with grouped queries, no attn_v is below Q5_K.
+// attn_v and ffn_down in the first and last eighth of the blocks and every third between. A
+// fused attn_qkv has attn_v's type, as in llama.cpp 0.7.0; older versions made it Q5_K. With eight
+// experts, attn_k and attn_v are Q8_0 and attn_output is Q5_K. In a Llama or Qwen2 of 80 blocks
+// with grouped queries, no attn_v is below Q5_K.
 //
 // A type whose block does not divide the rows is replaced: Q4_K by Q5_0, Q5_K by Q5_1, Q6_K by
 // Q8_0, and those of 32 elements by F16.

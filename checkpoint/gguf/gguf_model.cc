@@ -15,28 +15,17 @@
 namespace zeroth {
 namespace {
 
-// Returns the row of the file's tensor that holds row `row` of the `rows` of Hugging Face's.
-int64_t RowInFile(const TensorCopy& copy, int64_t rows, int64_t row) {
-  if (copy.relayout != Relayout::kSeparateHalves) return row;
-  const int64_t of_head = rows / copy.heads;
-  const int64_t inside = row % of_head;
-  return row - inside + inside % (of_head / 2) * 2 + inside / (of_head / 2);
-}
-
 // Calls read(file_begin, piece) for each run of `out` that is contiguous in the file, which is all
-// of `out` if rows keep their order. `begin` is the place of `out` in the tensor; it, `row_size`
-// and file_begin count units of T, elements or bytes.
+// of `out` if elements keep their order. `begin` is the place of `out` in the tensor; it,
+// `row_size` and file_begin count units of T, elements or bytes.
 template <typename T, typename Read>
-absl::Status ReadRows(const TensorCopy& copy, int64_t rows, int64_t row_size, int64_t begin,
+absl::Status ReadRuns(const TensorCopy& copy, int64_t rows, int64_t row_size, int64_t begin,
                       absl::Span<T> out, const Read& read) {
   const int64_t before = copy.place * rows * row_size;
-  if (copy.relayout == Relayout::kNone) return read(before + begin, out);
   while (!out.empty()) {
-    const int64_t row = begin / row_size;
-    const int64_t column = begin % row_size;
-    const auto size = std::min(out.size(), static_cast<size_t>(row_size - column));
-    ZEROTH_RETURN_IF_ERROR(
-        read(before + RowInFile(copy, rows, row) * row_size + column, out.first(size)));
+    const SourceRun run = SourceRunOf(copy, rows, row_size, begin);
+    const auto size = std::min(out.size(), static_cast<size_t>(run.size));
+    ZEROTH_RETURN_IF_ERROR(read(before + run.begin, out.first(size)));
     begin += static_cast<int64_t>(size);
     out.remove_prefix(size);
   }
@@ -52,7 +41,10 @@ GgufWeights::GgufWeights(std::unique_ptr<const GgufFile> file, std::vector<Tenso
     : WeightsSource(file->description(), std::move(tensors)), file_(std::move(file)) {
   for (TensorCopy& copy : copies) {
     const auto block = file_->blocks().find(copy.from);
-    if (block != file_->blocks().end()) blocks_[copy.to] = block->second;
+    // A head's columns need not be whole blocks; such a weight is read in full precision instead.
+    if (block != file_->blocks().end() && copy.relayout != Relayout::kRegroupColumns) {
+      blocks_[copy.to] = block->second;
+    }
     copies_[copy.to] = std::move(copy);
   }
 }
@@ -70,14 +62,11 @@ absl::Status GgufWeights::ReadElements(absl::string_view name, int64_t begin,
   }
   const TensorCopy& copy = copies_.find(name)->second;
   const int64_t rows = entry->shape.rank() == 0 ? 1 : entry->shape.dim(0);
-  ZEROTH_RETURN_IF_ERROR(ReadRows(copy, rows, numel / std::max<int64_t>(rows, 1), begin, out,
+  ZEROTH_RETURN_IF_ERROR(ReadRuns(copy, rows, numel / std::max<int64_t>(rows, 1), begin, out,
                                   [&](int64_t from, absl::Span<float> piece) {
                                     return file_->ReadElements(copy.from, from, piece);
                                   }));
-  if (copy.added != 0.0f) {
-    for (float& value : out) value += copy.added;
-  }
-  return absl::OkStatus();
+  return MapElements(*file_, copy, out);
 }
 
 absl::Status GgufWeights::ReadBlocks(absl::string_view name, int64_t begin,
@@ -90,7 +79,7 @@ absl::Status GgufWeights::ReadBlocks(absl::string_view name, int64_t begin,
   const Shape& shape = Find(name)->shape;
   const TensorCopy& copy = copies_.find(name)->second;
   const int64_t row_bytes = PackedShape{format->second}.CodeBytes(shape.dim(-1));
-  return ReadRows(
+  return ReadRuns(
       copy, shape.numel() / shape.dim(-1), row_bytes, begin, out,
       [&](int64_t from, absl::Span<uint8_t> piece) -> absl::Status {
         ZEROTH_ASSIGN_OR_RETURN(

@@ -17,13 +17,17 @@
 namespace zeroth {
 namespace {
 
+// The blocks that have a tensor.
+enum class Blocks { kAll, kFullAttention, kLinearAttention };
+
 struct Row {
   absl::string_view hf;
   absl::string_view gguf;
   GgufLayout layout = GgufLayout::kSame;
   bool always_float32 = false;
-  // Hugging Face's name has no ".weight" or ".bias"; GGUF's has ".weight".
+  // Hugging Face's name has no ".weight" or ".bias". `gguf` is then the whole name.
   bool bare = false;
+  Blocks blocks = Blocks::kAll;
 };
 
 struct Family {
@@ -35,6 +39,8 @@ struct Family {
   std::vector<Row> inside;
   // Names of tensors of a block that hold no parameters.
   std::vector<absl::string_view> ignored;
+  // The prefix of names that are left out; empty: none.
+  absl::string_view left_out = "";
 };
 
 constexpr absl::string_view kGgufBlock = "blk.";
@@ -67,6 +73,43 @@ Family LlamaLike(absl::string_view name, std::vector<Row> norms,
   for (const std::vector<Row>& rows : {name == "phi3" ? fused : apart, feed_forward, more}) {
     family.inside.insert(family.inside.end(), rows.begin(), rows.end());
   }
+  return family;
+}
+
+// Most blocks have linear attention instead of Llama's. Hugging Face's multi-token prediction
+// (MTP) layers are left out, as llama.cpp's converter does with --no-mtp.
+Family Qwen35(const std::vector<Row>& feed_forward) {
+  const GgufLayout plus_one = GgufLayout::kPlusOne;
+  const GgufLayout same = GgufLayout::kSame;
+  const GgufLayout value_rows = GgufLayout::kValueRows;
+  const Blocks full = Blocks::kFullAttention;
+  const Blocks linear = Blocks::kLinearAttention;
+  Family family = {
+      kQwen35,
+      "model.",
+      "layers.",
+      {{"embed_tokens", "token_embd"}, {"norm", "output_norm", plus_one}},
+      {{"input_layernorm", "attn_norm", plus_one},
+       {"post_attention_layernorm", "post_attention_norm", plus_one},
+       // Each head's queries, then the gates of its output, on both sides.
+       {"self_attn.q_proj", "attn_q", same, false, false, full},
+       {"self_attn.k_proj", "attn_k", same, false, false, full},
+       {"self_attn.v_proj", "attn_v", same, false, false, full},
+       {"self_attn.o_proj", "attn_output", same, false, false, full},
+       {"self_attn.q_norm", "attn_q_norm", plus_one, false, false, full},
+       {"self_attn.k_norm", "attn_k_norm", plus_one, false, false, full},
+       {"linear_attn.in_proj_qkv", "attn_qkv", GgufLayout::kLastValueRows, false, false, linear},
+       {"linear_attn.in_proj_z", "attn_gate", value_rows, false, false, linear},
+       {"linear_attn.in_proj_a", "ssm_alpha", value_rows, false, false, linear},
+       {"linear_attn.in_proj_b", "ssm_beta", value_rows, false, false, linear},
+       {"linear_attn.conv1d", "ssm_conv1d", GgufLayout::kConvKernel, true, false, linear},
+       {"linear_attn.A_log", "ssm_a", GgufLayout::kALog, true, true, linear},
+       {"linear_attn.dt_bias", "ssm_dt.bias", value_rows, true, true, linear},
+       {"linear_attn.norm", "ssm_norm", same, false, false, linear},
+       {"linear_attn.out_proj", "ssm_out", GgufLayout::kValueColumns, false, false, linear}},
+      {},
+      kHfMtp};
+  family.inside.insert(family.inside.end(), feed_forward.begin(), feed_forward.end());
   return family;
 }
 
@@ -104,7 +147,7 @@ const std::vector<Family>& Families() {
   const std::vector<Row> mixture_of_gpt_oss = {
       {"mlp.router", "ffn_gate_inp", GgufLayout::kSame, true}, mixture[1], mixture[2], mixture[3]};
   const std::vector<Row> sinks = {
-      {"self_attn.sinks", "attn_sinks", GgufLayout::kSame, true, /*bare=*/true}};
+      {"self_attn.sinks", "attn_sinks.weight", GgufLayout::kSame, true, /*bare=*/true}};
   static const auto* const families =
       new std::vector<Family>{{"gpt2",
                                "transformer.",
@@ -127,6 +170,7 @@ const std::vector<Family>& Families() {
                               LlamaLike("qwen3moe", norms_before, mixture, qk_norms),
                               LlamaLike("gpt-oss", norms_of_gpt_oss, mixture_of_gpt_oss, sinks),
                               LlamaLike("olmo2", norms_after, dense, qk_norms),
+                              Qwen35(dense),
                               LlamaLike("phi3", norms_before, fused),
                               LlamaLike("gemma2", norms_around, dense),
                               LlamaLike("gemma3", norms_around, dense, qk_norms_plus_one)};
@@ -201,6 +245,11 @@ GgufTensorName Renamed(const Row& row, absl::string_view name, absl::string_view
           row.always_float32, std::nullopt};
 }
 
+// Neither side adds a bias in these layers, and it would have no heads to reorder.
+bool HasNoBias(const Row& row) {
+  return row.layout == GgufLayout::kConvKernel || row.layout == GgufLayout::kValueColumns;
+}
+
 absl::Status Unknown(absl::string_view architecture, absl::string_view name,
                      absl::string_view side) {
   return InvalidArgument("tensor \"", name, "\" is none that a ", side, " model of the family \"",
@@ -220,6 +269,7 @@ absl::string_view GgufArchitectureOf(absl::string_view model_type) {
   if (model_type == "mistral" || model_type == "mixtral") return "llama";
   if (model_type == "gemma3_text") return "gemma3";
   if (model_type == "gpt_oss") return "gpt-oss";
+  if (model_type == "qwen3_5_text") return kQwen35;
   return model_type == "qwen3_moe" ? "qwen3moe" : model_type;
 }
 
@@ -233,6 +283,7 @@ absl::StatusOr<std::string> GgufNamingOf(const GgufMetadata& metadata) {
 absl::StatusOr<std::optional<GgufTensorName>> GgufNameOf(absl::string_view naming,
                                                          absl::string_view hf_name) {
   ZEROTH_ASSIGN_OR_RETURN(const Family* const family, FindFamily(naming));
+  if (!family->left_out.empty() && absl::StartsWith(hf_name, family->left_out)) return std::nullopt;
   absl::string_view rest = hf_name;
   const bool prefixed = absl::ConsumePrefix(&rest, family->hf_prefix);
   absl::string_view number;
@@ -257,8 +308,10 @@ absl::StatusOr<std::optional<GgufTensorName>> GgufNameOf(absl::string_view namin
   } else {
     row = FindRow(family->outside, &Row::hf, rest);
   }
-  if (row == nullptr || kind.empty() != row->bare) return Unknown(naming, hf_name, "Hugging Face");
-  if (row->bare) kind = "weight";
+  if (row == nullptr || kind.empty() != row->bare || (kind == "bias" && HasNoBias(*row))) {
+    return Unknown(naming, hf_name, "Hugging Face");
+  }
+  if (row->bare) kind = "";
   const std::string prefix = number.empty() ? "" : absl::StrCat(kGgufBlock, number, ".");
   GgufTensorName renamed = Renamed(*row, absl::StrCat(prefix, row->gguf), kind);
   renamed.expert = expert;
@@ -275,17 +328,19 @@ absl::StatusOr<std::optional<GgufTensorName>> HfNameOf(absl::string_view naming,
   absl::string_view inner = rest;
   if (absl::ConsumePrefix(&inner, kGgufBlock)) number = TakeNumber(&inner);
   if (!number.empty()) rest = inner;
-  const absl::string_view kind = TakeKind(&rest);
-  const Row* row = FindRow(number.empty() ? family->outside : family->inside, &Row::gguf, rest);
+  const std::vector<Row>& rows = number.empty() ? family->outside : family->inside;
+  const Row* row = FindRow(rows, &Row::gguf, rest);
+  const bool whole = row != nullptr && row->bare;
+  const absl::string_view kind = whole ? "" : TakeKind(&rest);
+  if (!whole) row = FindRow(rows, &Row::gguf, rest);
   if (row == nullptr && number.empty() && rest == kHead.gguf) row = &kHead;
-  if (row == nullptr || kind.empty() || (row->bare && kind != "weight")) {
+  if (row == nullptr || kind.empty() != row->bare || (kind == "bias" && HasNoBias(*row))) {
     return Unknown(naming, gguf_name, "GGUF");
   }
   std::string prefix;
   if (row != &kHead) prefix = std::string(family->hf_prefix);
   if (!number.empty()) absl::StrAppend(&prefix, family->hf_block, number, ".");
-  GgufTensorName renamed =
-      Renamed(*row, absl::StrCat(prefix, row->hf), row->bare ? absl::string_view() : kind);
+  GgufTensorName renamed = Renamed(*row, absl::StrCat(prefix, row->hf), kind);
   if (!ExpertsPrefix(row->hf).empty()) {
     renamed.expert = expert;
     renamed.name = absl::StrReplaceAll(renamed.name, {{"*", absl::StrCat(expert)}});
@@ -293,8 +348,15 @@ absl::StatusOr<std::optional<GgufTensorName>> HfNameOf(absl::string_view naming,
   return renamed;
 }
 
+int64_t GgufBlockNumber(absl::string_view gguf_name) {
+  int64_t number = -1;
+  const bool inside = absl::ConsumePrefix(&gguf_name, kGgufBlock);
+  return inside && absl::SimpleAtoi(TakeNumber(&gguf_name), &number) ? number : -1;
+}
+
 absl::StatusOr<std::string> MissingGgufTensor(absl::string_view naming, int64_t blocks, bool tied,
-                                              const std::set<std::string>& present) {
+                                              const std::set<std::string>& present,
+                                              int64_t interval) {
   ZEROTH_ASSIGN_OR_RETURN(const Family* const family, FindFamily(naming));
   std::vector<Row> outside = family->outside;
   if (!tied) outside.push_back(kHead);
@@ -303,8 +365,11 @@ absl::StatusOr<std::string> MissingGgufTensor(absl::string_view naming, int64_t 
     if (present.count(name) == 0) return name;
   }
   for (int64_t block = 0; block < blocks; ++block) {
+    const Blocks without =
+        (block + 1) % interval == 0 ? Blocks::kLinearAttention : Blocks::kFullAttention;
     for (const Row& row : family->inside) {
-      std::string name = absl::StrCat(kGgufBlock, block, ".", row.gguf, ".weight");
+      if (row.blocks == without) continue;
+      std::string name = absl::StrCat(kGgufBlock, block, ".", row.gguf, row.bare ? "" : ".weight");
       if (present.count(name) == 0) return name;
     }
   }

@@ -47,6 +47,27 @@ const std::vector<Pair>& Pairs() {
       {"llama", "model.layers.0.mlp.down_proj.weight", "blk.0.ffn_down.weight", GgufLayout::kSame},
       {"qwen3moe", "model.layers.3.mlp.gate.weight", "blk.3.ffn_gate_inp.weight",
        GgufLayout::kSame},
+      {"qwen35", "model.norm.weight", "output_norm.weight", GgufLayout::kPlusOne},
+      {"qwen35", "model.layers.0.post_attention_layernorm.weight",
+       "blk.0.post_attention_norm.weight", GgufLayout::kPlusOne},
+      {"qwen35", "model.layers.3.self_attn.q_proj.weight", "blk.3.attn_q.weight",
+       GgufLayout::kSame},
+      {"qwen35", "model.layers.0.linear_attn.in_proj_qkv.weight", "blk.0.attn_qkv.weight",
+       GgufLayout::kLastValueRows},
+      {"qwen35", "model.layers.0.linear_attn.in_proj_z.weight", "blk.0.attn_gate.weight",
+       GgufLayout::kValueRows},
+      {"qwen35", "model.layers.0.linear_attn.in_proj_a.weight", "blk.0.ssm_alpha.weight",
+       GgufLayout::kValueRows},
+      {"qwen35", "model.layers.0.linear_attn.in_proj_b.weight", "blk.0.ssm_beta.weight",
+       GgufLayout::kValueRows},
+      {"qwen35", "model.layers.0.linear_attn.conv1d.weight", "blk.0.ssm_conv1d.weight",
+       GgufLayout::kConvKernel},
+      {"qwen35", "model.layers.0.linear_attn.A_log", "blk.0.ssm_a", GgufLayout::kALog},
+      {"qwen35", "model.layers.0.linear_attn.dt_bias", "blk.0.ssm_dt.bias", GgufLayout::kValueRows},
+      {"qwen35", "model.layers.0.linear_attn.norm.weight", "blk.0.ssm_norm.weight",
+       GgufLayout::kSame},
+      {"qwen35", "model.layers.0.linear_attn.out_proj.weight", "blk.0.ssm_out.weight",
+       GgufLayout::kValueColumns},
       {"phi3", "model.layers.3.self_attn.qkv_proj.weight", "blk.3.attn_qkv.weight",
        GgufLayout::kSame},
       {"phi3", "model.layers.3.mlp.gate_up_proj.weight", "blk.3.ffn_up.weight", GgufLayout::kSame},
@@ -119,6 +140,7 @@ TEST(GgufNamesTest, WhatHoldsNoParametersHasNoName) {
   EXPECT_FALSE(GgufNameOf("gpt2", "transformer.h.0.attn.masked_bias")->has_value());
   EXPECT_FALSE(GgufNameOf("llama", "model.layers.1.self_attn.rotary_emb.inv_freq")->has_value());
   EXPECT_FALSE(HfNameOf("llama", "rope_freqs.weight")->has_value());
+  EXPECT_FALSE(GgufNameOf("qwen35", "mtp.layers.0.self_attn.q_proj.weight")->has_value());
 }
 
 TEST(GgufNamesTest, RefusesOthers) {
@@ -128,6 +150,16 @@ TEST(GgufNamesTest, RefusesOthers) {
         "model.layers.0.mlp.up_proj", "model.layers.0.norm.weight", "model.lm_head.weight",
         "transformer.wte.weight"}) {
     EXPECT_EQ(GgufNameOf("llama", name).status().code(), absl::StatusCode::kInvalidArgument)
+        << name;
+  }
+  for (const char* name : {"blk.0.ssm_a.weight", "blk.0.ssm_dt", "blk.0.ssm_dt.weight",
+                           "blk.0.ssm_out.bias", "blk.0.ssm_conv1d.bias"}) {
+    EXPECT_EQ(HfNameOf("qwen35", name).status().code(), absl::StatusCode::kInvalidArgument) << name;
+  }
+  for (const char* name : {"out_proj.bias", "conv1d.bias", "A_log.weight"}) {
+    EXPECT_EQ(
+        GgufNameOf("qwen35", absl::StrCat("model.layers.0.linear_attn.", name)).status().code(),
+        absl::StatusCode::kInvalidArgument)
         << name;
   }
   for (const char* name : {"", "blk.weight", "blk.0.weight", "blk.x.ffn_up.weight", "ffn_up.weight",

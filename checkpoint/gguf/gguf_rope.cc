@@ -33,7 +33,8 @@ absl::StatusOr<HfRope> HfRopeOf(const HfConfig& config) {
                                                     : 1e4;
   ZEROTH_ASSIGN_OR_RETURN(rope.theta, config.GetDoubleOr("rope_theta", usual));
   const char* const share = "partial_rotary_factor";
-  ZEROTH_ASSIGN_OR_RETURN(rope.rotated_share, config.GetDoubleOr(share, 1.0));
+  const double usual_share = type_of_model == "qwen3_5_text" ? 0.25 : 1.0;
+  ZEROTH_ASSIGN_OR_RETURN(rope.rotated_share, config.GetDoubleOr(share, usual_share));
   for (const char* key : {"rope_parameters", "rope_scaling"}) {
     if (!config.Has(key)) continue;
     if (rope.where.empty()) rope.where = key;

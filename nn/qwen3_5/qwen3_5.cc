@@ -53,6 +53,20 @@ DecoderFamily Qwen35() {
                        {"mamba_ssm_dtype", "float32", Use::kUnused},
                        {"mtp_num_hidden_layers", nullptr, Use::kUnused},
                        {"mtp_use_dedicated_embeddings", nullptr, Use::kUnused}});
+  // text_config of the config.json in Qwen/Qwen3.5-0.8B, -2B, -4B, -9B and -27B of Hugging Face, as
+  // copies in public repositories have it.
+  const auto preset = [](const char* name, int64_t dim, int64_t layers, int64_t heads,
+                         int64_t kv_heads, int64_t mlp_hidden, int64_t value_heads, bool tied) {
+    const nlohmann::json more = {
+        {"tie_word_embeddings", tied}, {"head_dim", 256}, {"linear_num_value_heads", value_heads}};
+    return DecoderPreset{name,     248320,     262144, dim,  layers, heads,
+                         kv_heads, mlp_hidden, 1e7,    1e-6, more};
+  };
+  family.presets = {preset("qwen3_5_0_8b", 1024, 24, 8, 2, 3584, 16, true),
+                    preset("qwen3_5_2b", 2048, 24, 8, 2, 6144, 16, true),
+                    preset("qwen3_5_4b", 2560, 32, 16, 4, 9216, 32, true),
+                    preset("qwen3_5_9b", 4096, 32, 16, 4, 12288, 32, false),
+                    preset("qwen3_5_27b", 5120, 64, 24, 4, 17408, 48, false)};
   return family;
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -293,6 +294,48 @@ TEST(TrainPackedBaseTest, AGgufFileHasItsTokenizer) {
       Common(Scratch() / "none", 1), {"--init_from=" + file.string(), "--data=" + text.string()}));
   EXPECT_NE(refused.exit_code, 0);
   EXPECT_TRUE(absl::StrContains(refused.errors, "which has no tokenizer files")) << refused.errors;
+}
+
+// Value heads are in another order in the file, in which the columns of a matrix are not moved as
+// blocks.
+TEST(TrainPackedBaseTest, AQwen35IsTrainedFromAGgufFile) {
+  const fs::path base = "tests/testdata/qwen3_5_gguf";
+  const auto stored = zeroth::HfDirectory::Open(base.string());
+  ASSERT_TRUE(stored.ok()) << stored.status();
+  const auto written = [&](const char* name, std::optional<zeroth::GgufMix> mix) {
+    zeroth::GgufExportOptions options;
+    options.mix = mix;
+    options.vocabulary = zeroth::GgufVocabularySource::kNone;
+    const fs::path file = Scratch() / name;
+    const absl::Status status = zeroth::ConvertHfToGguf(*stored, file.string(), options);
+    EXPECT_TRUE(status.ok()) << status;
+    return file;
+  };
+  std::vector<double> losses;
+  for (const fs::path& from : {base, written("qwen35.gguf", std::nullopt)}) {
+    const fs::path out = Scratch() / "qwen35" / std::to_string(losses.size());
+    const Outcome run = RunTrainer(With(Common(out, 2), {"--init_from=" + from.string()}));
+    ASSERT_EQ(run.exit_code, 0) << run.output << run.errors;
+    losses.push_back(Metrics(out)[1]["loss"].get<double>());
+  }
+  EXPECT_NEAR(losses[0], losses[1], 1e-5 * losses[0]);
+  const fs::path file = written("qwen35_q8_0.gguf", zeroth::GgufMix::kQ8_0);
+  const fs::path out = Scratch() / "qwen35_packed";
+  // B stays zero.
+  const Outcome run = RunTrainer(With(Packed(file, out, "gguf", 1), {"--lr=0"}));
+  ASSERT_EQ(run.exit_code, 0) << run.output << run.errors;
+  EXPECT_TRUE(absl::StrContains(run.output, "of the frozen weights are kept as q8_0"))
+      << run.output;
+  const auto expected = zeroth::OpenGgufModel(file.string());
+  const auto merged = zeroth::HfDirectory::Open((out / "final").string());
+  ASSERT_TRUE(expected.ok() && merged.ok()) << expected.status() << merged.status();
+  ASSERT_EQ(merged->weights().names(), expected->weights().names());
+  for (const std::string& weight : merged->weights().names()) {
+    const auto shape = merged->weights().ShapeOf(weight);
+    EXPECT_TRUE(*merged->weights().ReadAll(weight, *shape) ==
+                *expected->weights().ReadAll(weight, *shape))
+        << weight;
+  }
 }
 
 void ExpectResumesAtOtherRanks(const std::string& family, const std::vector<std::string>& dtypes) {

@@ -158,7 +158,9 @@ def llama3_factors(config, scaling):
 
 def architecture_of(config):
     """llama.cpp's name of the model: a Mistral is a Llama there."""
-    names = {"mistral": "llama", "qwen3_moe": "qwen3moe", "gpt_oss": "gpt-oss"}
+    names = {
+        "mistral": "llama", "qwen3_moe": "qwen3moe", "gpt_oss": "gpt-oss", "qwen3_5_text": "qwen35",
+    }
     return names.get(config["model_type"], config["model_type"])
 
 
@@ -206,6 +208,63 @@ def expected_llama(config, tensors):
         yield name, ([len(parts)] + parts[0][0], stacked)
 
 
+def floats(data, change):
+    values = struct.unpack("<%df" % (len(data) // 4), data)
+    return struct.pack("<%df" % len(values), *map(change, values))
+
+
+def tiled(config, data, rows, width, first=0):
+    """Tiles grouped value heads: the first of each key head, the second of each key head, and so on.
+
+    A row has `width` elements; the first `first` rows stay.
+    """
+    groups, heads = config["linear_num_key_heads"], config["linear_num_value_heads"]
+    each = (rows - first) // heads
+    order = [g * (heads // groups) + i for i in range(heads // groups) for g in range(groups)]
+    order = list(range(first)) + [first + head * each + row for head in order for row in range(each)]
+    return b"".join(data[4 * width * row : 4 * width * (row + 1)] for row in order)
+
+
+def expected_qwen35(config, tensors):
+    block = {
+        "input_layernorm": "attn_norm", "post_attention_layernorm": "post_attention_norm",
+        "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
+        "self_attn.o_proj": "attn_output", "self_attn.q_norm": "attn_q_norm",
+        "self_attn.k_norm": "attn_k_norm", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
+        "mlp.down_proj": "ffn_down", "linear_attn.in_proj_qkv": "attn_qkv",
+        "linear_attn.in_proj_z": "attn_gate", "linear_attn.in_proj_a": "ssm_alpha",
+        "linear_attn.in_proj_b": "ssm_beta", "linear_attn.conv1d": "ssm_conv1d",
+        "linear_attn.norm": "ssm_norm", "linear_attn.out_proj": "ssm_out",
+    }
+    top = {"lm_head": "output", "model.embed_tokens": "token_embd", "model.norm": "output_norm"}
+    read = 2 * config["linear_num_key_heads"] * config["linear_key_head_dim"]
+    for name, (shape, data) in tensors.items():
+        if name.endswith("norm.weight") and "linear_attn" not in name:
+            data = floats(data, lambda weight: weight + 1)
+        base = name.removesuffix(".weight")
+        if base in top:
+            yield top[base] + ".weight", (shape, data)
+            continue
+        _, _, number, inner = base.split(".", 3)
+        part = inner.split(".")[1] if inner.startswith("linear_attn") else ""
+        if part == "out_proj":
+            columns, data = transposed(shape, data)
+            _, data = transposed(columns, tiled(config, data, *columns))
+        elif part == "conv1d":
+            shape = [shape[0], shape[2]]
+            data = tiled(config, data, *shape, first=read)
+        elif part and part != "norm":
+            first = read if part == "in_proj_qkv" else 0
+            data = tiled(config, data, shape[0], shape[1] if len(shape) > 1 else 1, first)
+        prefix = "blk.%s." % number
+        if part == "A_log":
+            yield prefix + "ssm_a", (shape, floats(data, lambda decay: -math.exp(decay)))
+        elif part == "dt_bias":
+            yield prefix + "ssm_dt.bias", (shape, data)
+        else:
+            yield prefix + block[inner] + ".weight", (shape, data)
+
+
 KEYS = {
     "gpt2": {
         "context_length": "n_positions", "embedding_length": "n_embd", "block_count": "n_layer",
@@ -220,6 +279,11 @@ KEYS = {
     "qwen3moe": {
         "expert_count": "num_local_experts", "expert_used_count": "num_experts_per_tok",
         "expert_feed_forward_length": "moe_intermediate_size",
+    },
+    "qwen35": {
+        "attention.key_length": "head_dim", "ssm.conv_kernel": "linear_conv_kernel_dim",
+        "ssm.state_size": "linear_key_head_dim", "ssm.group_count": "linear_num_key_heads",
+        "ssm.time_step_rank": "linear_num_value_heads",
     },
     "gpt-oss": {
         "expert_count": "num_local_experts", "expert_used_count": "num_experts_per_tok",
@@ -245,7 +309,9 @@ def check_names(config, found):
         return
     blocks = config.get("num_hidden_layers", config.get("n_layer"))
     names = gguf.get_tensor_name_map(architectures[architecture_of(config)], blocks)
-    known = {entry[1] + "." + kind for entry in names.mapping.values() for kind in ("weight", "bias")}
+    known = {
+        entry[1] + kind for entry in names.mapping.values() for kind in ("", ".weight", ".bias")
+    }
     for name in found:
         if name not in known:
             fail("llama.cpp knows no tensor %s in a %s" % (name, architecture_of(config)))
@@ -272,6 +338,19 @@ def check_package(path, metadata, tensors):
     print("the package gguf agrees")
 
 
+def check_qwen35_keys(config, metadata):
+    """Checks the keys that are computed from several of config.json, or from a part of one."""
+    rope = config["rope_parameters"]
+    for key, value in {
+        "ssm.inner_size": config["linear_num_value_heads"] * config["linear_value_head_dim"],
+        "full_attention_interval": config["layer_types"].index("full_attention") + 1,
+        "rope.dimension_count": int(config["head_dim"] * rope["partial_rotary_factor"]),
+        "rope.dimension_sections": rope["mrope_section"] + [0],
+        "attention.value_length": config["head_dim"],
+    }.items():
+        expect(metadata["qwen35." + key], value, key)
+
+
 def main():
     directory, path = sys.argv[1:3]
     config = json.load(open(os.path.join(directory, "config.json")))
@@ -281,14 +360,17 @@ def main():
     keys = dict(KEYS["gpt2" if family == "gpt2" else "llama"], **KEYS.get(family, {}))
     for key, name in keys.items():
         expect(metadata["%s.%s" % (family, key)], config[name], key)
+    if family == "qwen35":
+        check_qwen35_keys(config, metadata)
     tensors = read_safetensors(os.path.join(directory, "model.safetensors"))
-    mapping = expected_gpt2 if family == "gpt2" else expected_llama
+    mapping = {"gpt2": expected_gpt2, "qwen35": expected_qwen35}.get(family, expected_llama)
     expected = dict(mapping(config, tensors))
     expect(sorted(found), sorted(expected), "the list of tensors")
     for name, (shape, data) in expected.items():
         expect(found[name][0], shape, "the shape of " + name)
-        # Both sides compute the factors, in different orders.
-        same = close_floats if name == "rope_freqs.weight" else lambda a, b: a == b
+        # Both sides compute these, in different orders or with different exponentials.
+        computed = name == "rope_freqs.weight" or name.endswith("ssm_a")
+        same = close_floats if computed else lambda a, b: a == b
         if not same(found[name][1], data):
             fail("tensor %s has other values" % name)
     tokens = metadata["tokenizer.ggml.tokens"]

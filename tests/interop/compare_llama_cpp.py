@@ -37,6 +37,8 @@ TESTDATA = os.path.join(ROOT, "tests", "testdata")
 # that blocks of quantised weights divide.
 WIDE = {"hidden_size": 32, "intermediate_size": 64}
 YARN = {"rope_type": "yarn", "factor": 4.0, "beta_fast": 32.0, "beta_slow": 1.0}
+QWEN35 = {**WIDE, "layer_types": ["linear_attention", "full_attention"] * 2, "linear_key_head_dim": 16,
+          "linear_value_head_dim": 16, "linear_num_value_heads": 6, "rms_norm_eps": 1e-6}
 FAMILIES = {
     "gpt2_tiny": {}, "llama_tiny": {}, "llama31_tiny": {}, "mistral_tiny": {}, "qwen2_tiny": {},
     "qwen3_tiny": {}, "qwen3_moe_tiny": {}, "olmo2_tiny": {},
@@ -49,6 +51,8 @@ FAMILIES = {
     # llama.cpp ignores the window, so texts stay within it. LongRoPE is not exported.
     "phi3_tiny": {"hidden_size": 96, "intermediate_size": 128, "sliding_window": 32, "rope_parameters": {
         "rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.75}},
+    # One size of heads in linear attention, and full attention in every n-th layer.
+    "qwen3_5_tiny": QWEN35,
     # llama.cpp rounds the bounds of YaRN's ramp to whole pairs.
     "gpt_oss_tiny": {"hidden_size": 32, "intermediate_size": 32, "rope_parameters": {
         **YARN, "rope_theta": 100.0, "original_max_position_embeddings": 32, "truncate": True}},
@@ -60,6 +64,7 @@ QUANTISED = [
     ("llama_tiny", {"hidden_size": 256, "intermediate_size": 512, "num_attention_heads": 8,
                     "num_key_value_heads": 4, "head_dim": 32}, "convert", "q4_k_m"),
     ("qwen3_moe_tiny", {**WIDE, "moe_intermediate_size": 32}, "convert", "q8_0"),
+    ("qwen3_5_tiny", QWEN35, "convert", "q8_0"),
     # A GGUF file does not say whether YaRN's bounds are rounded. These are clamped to whole numbers.
     ("gpt_oss_tiny", {"hidden_size": 32, "intermediate_size": 32, "rope_parameters": {
         **YARN, "rope_theta": 6.0, "original_max_position_embeddings": 192, "truncate": False}},
@@ -220,9 +225,9 @@ def reference_model(torch, transformers, model, dtype):
     rounded = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(dtype, torch.float32)
     with torch.no_grad():
         for name, parameter in reference.named_parameters():
-            # Vectors, position embeddings and routers stay float32 in a GGUF file.
+            # Vectors, position embeddings, routers and convolutions stay float32 in a GGUF file.
             if parameter.dim() > 1 and not name.endswith(
-                    ("wpe.weight", "mlp.gate.weight", "mlp.router.weight")):
+                    ("wpe.weight", "mlp.gate.weight", "mlp.router.weight", "conv1d.weight")):
                 parameter.copy_(parameter.to(rounded))
     return reference
 

@@ -74,7 +74,8 @@ std::string NameOf(const ::testing::TestParamInfo<const char*>& model) { return 
 INSTANTIATE_TEST_SUITE_P(Models, GgufInteropTest,
                          ::testing::Values("gpt2_tiny", "gpt_oss_tiny", "llama_tiny",
                                            "llama31_tiny", "mistral_tiny", "olmo2_tiny",
-                                           "qwen2_tiny", "qwen3_tiny", "qwen3_moe_tiny"),
+                                           "qwen2_tiny", "qwen3_tiny", "qwen3_moe_tiny",
+                                           "qwen3_5_gguf"),
                          NameOf);
 
 // But gpt_oss_tiny, since llama.cpp rounds the bounds of YaRN's ramp to whole pairs.

@@ -366,7 +366,7 @@ absl::StatusOr<Notes> FileToDirectory(const ConvertOptions& options, const Types
     return notes;
   }
   ZEROTH_ASSIGN_OR_RETURN(GgufImportNotes left, ConvertGgufToHf(*gguf, options.out, convert));
-  for (std::string& note : left) notes.push_back(absl::StrCat("No tokenizer: ", note, "."));
+  notes.insert(notes.end(), left.begin(), left.end());
   return notes;
 }
 
