@@ -296,9 +296,8 @@ absl::StatusOr<double> HostBandwidth(Communicator& world, Device& device) {
 
 absl::StatusOr<double> MeasureGemmRate(Communicator& world, Device& device, Kernels& kernels,
                                        DType dtype) {
-  // An emulated device needs minutes for large matmuls, so the rate of a small one is enough there.
+  // An emulated device needs `slow` seconds for a small matmul, and minutes for large ones.
   constexpr int64_t kProbe = 256;
-  // Slower is emulated, in seconds. Ranks may share a core; a GPU takes well below a millisecond.
   const double slow = device.type() == "cpu" ? 0.25 : 0.005;
   constexpr int64_t kSmallest = 1024;  // reaches full speed on one core
   constexpr int64_t kLargest = 16384;
