@@ -561,6 +561,10 @@ class Tester:
             return "LOST", "checkpoints of the steps %s before, %s after" % (before, after)
         if self.damaged(out):
             return "DAMAGED", "checkpoints of the steps %s" % self.damaged(out)
+        # The disk may have had room for the model, but for no checkpoint, from which to resume.
+        if kind == "disk_full" and not after and os.path.isdir(os.path.join(out, "final")):
+            same = digest(out) == self.model
+            return ("finished", "") if same else ("DIFFERS", "the model alone differs")
         self.job = job = Job(self, out, flags)
         if not job.wait(COMM_TIMEOUT + WATCHDOG + SLACK, out=out):
             job.finish(self.network)
