@@ -31,8 +31,8 @@ absl::Status Unpack(Kernels& kernels, const UnpackArgs& args) {
                     call.cols % shape.block() == 0;
   op.Require(fits, "values",
              absl::StrCat("is ", first.shape().ToString(), " from row ", call.row, " and column ",
-                          call.col, ", expected blocks of ", shape.block(), " columns inside of ",
-                          shape.rows, " x ", shape.cols));
+                          call.col, ", expected a multiple of ", shape.block(),
+                          " columns inside of ", shape.rows, " x ", shape.cols));
   for (const UnpackArgs::Block& block : args.blocks) {
     if (!op.Exactly("values", block.values, first.shape(), type) ||
         !op.Exactly("codes", block.codes, {call.rows, shape.CodeBytes(call.cols)}, DType::kUInt8) ||

@@ -17,7 +17,7 @@ namespace zeroth {
 
 // values = a block of a packed matrix, or all of it: the rows from `row` on and the columns from
 // `col` on, a multiple of shape.block(). Each value is rounded once to the type of `values`. The
-// same block of several matrices, such as those of experts, takes one launch for 128 of them on a
+// same block of several matrices, such as those of experts, takes one launch for up to 128 on a
 // GPU and one parallel loop on a CPU. Deterministic.
 struct UnpackArgs {
   struct Block {
@@ -29,9 +29,8 @@ struct UnpackArgs {
   int64_t row = 0;
   int64_t col = 0;
   std::vector<Block> blocks;  // one for each matrix; not empty
-  // Of experts' matrices: where the rows of activations begin that each of them multiplies, and
-  // where the last one's end, int32 [matrices + 1]: a part of Routing::offsets. Values of a matrix
-  // without such rows are left unwritten. Or undefined.
+  // Row offsets of each expert's activations, int32 [matrices + 1], as in Routing::offsets. Values
+  // of a matrix without rows are left unwritten. Undefined if all are used.
   Tensor offsets = {};
 };
 

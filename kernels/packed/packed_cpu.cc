@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Codes are handled 16 bytes at a time, which are a vector on every target. So one instruction
-// looks up a byte of the values of 16 codes of four bits.
+// Blocks are decoded 16 codes at a time, so that one byte shuffle looks up 16 codes of four bits.
+// HWY_SCALAR, which has no vectors of 16 bytes, decodes one at a time.
 
 #include <algorithm>
 #include <cstddef>

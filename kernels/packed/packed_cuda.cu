@@ -24,7 +24,7 @@ inline constexpr int kValuesAtOnce = 8;
 constexpr size_t kMostMatrices = 128;  // of a launch, limited by the addresses in its parameters
 
 // Passed by value, so a recorded launch keeps it. Each matrix has a row of the grid, as large as if
-// it were alone: the host does not know how many of them end at once because nothing uses them.
+// it were alone: the host does not know which are used. Thread blocks of unused ones exit early.
 struct UnpackParams : UnpackShape {
   int64_t packs;  // of N values, in each matrix
   UnpackArrays matrices[kMostMatrices];
