@@ -90,18 +90,19 @@ absl::Status MissingPlace(const WeightsSource& source, const TensorCopy& copy, i
                          copy.places - 1, " once, found no number ", place, " in its place");
 }
 
-// Returns the place in the source of what becomes place `place` of `size` regrouped ones.
-int64_t RegroupedPlace(const TensorCopy& copy, int64_t size, int64_t place) {
-  if (place < copy.unmoved) return place;
+// Returns the run of `size` rows or columns that become those from `place` on: the rest of the
+// unmoved ones, or of a head.
+SourceRun RegroupedRun(const TensorCopy& copy, int64_t size, int64_t place) {
+  if (place < copy.unmoved) return {place, copy.unmoved - place};
   const int64_t of_head = (size - copy.unmoved) / copy.heads;
   const int64_t head = (place - copy.unmoved) / of_head;
+  const int64_t inside = (place - copy.unmoved) % of_head;
   const int64_t from = head % copy.groups * (copy.heads / copy.groups) + head / copy.groups;
-  return copy.unmoved + from * of_head + (place - copy.unmoved) % of_head;
+  return {copy.unmoved + from * of_head + inside, of_head - inside};
 }
 
-// Returns the row of the source that becomes row `row` of the destination.
+// Returns the row of the source that becomes row `row` of the destination, with moved halves.
 int64_t SourceRow(const TensorCopy& copy, int64_t rows, int64_t row) {
-  if (copy.relayout == Relayout::kRegroupRows) return RegroupedPlace(copy, rows, row);
   const int64_t width = rows / copy.heads;
   const int64_t half = width / 2;
   const int64_t head = row / width;
@@ -206,10 +207,12 @@ SourceRun SourceRunOf(const TensorCopy& copy, int64_t rows, int64_t row_size, in
   const int64_t row = begin / row_size;
   const int64_t column = begin % row_size;
   if (copy.relayout == Relayout::kRegroupColumns) {
-    const int64_t of_head = (row_size - copy.unmoved) / copy.heads;
-    const int64_t rest =
-        column < copy.unmoved ? copy.unmoved - column : of_head - (column - copy.unmoved) % of_head;
-    return {row * row_size + RegroupedPlace(copy, row_size, column), rest};
+    const SourceRun run = RegroupedRun(copy, row_size, column);
+    return {row * row_size + run.begin, run.size};
+  }
+  if (copy.relayout == Relayout::kRegroupRows) {
+    const SourceRun run = RegroupedRun(copy, rows, row);
+    return {run.begin * row_size + column, run.size * row_size - column};
   }
   if (copy.relayout == Relayout::kNone) return {begin, rows * row_size - begin};
   return {SourceRow(copy, rows, row) * row_size + column, row_size - column};
