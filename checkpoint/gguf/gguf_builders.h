@@ -23,6 +23,9 @@
 
 namespace zeroth {
 
+// A list of the layers may have this many.
+inline constexpr int64_t kMostBlocks = 10000;
+
 // Fills metadata under "<architecture>.". Remembers the first error, so that a mapping reads as a
 // list.
 class MetadataBuilder {
@@ -138,16 +141,10 @@ class ConfigBuilder {
     status_ = Unimplemented(metadata_.where(), ": key \"", Key(gguf), "\" is ", found,
                             ", expected ", expected);
   }
-  // The factor of linear scaling of positions, where 0 means none. Refuses other scaling. These are
-  // llama.cpp's rules: the default type is linear, and older files use another key.
-  double LinearRopeFactor() {
-    const std::string type = TextOr("rope.scaling.type", "linear");
-    const double factor = DoubleOr(kFactor, DoubleOr("rope.scale_linear", 0.0));
-    if (type == "linear") return factor;
-    if (type != "none") {
-      Refuse("rope.scaling.type", absl::StrCat("\"", type, "\""), "none or linear");
-    }
-    return 0.0;
+  // Set or refuse linear scaling of positions. Other scaling is refused.
+  void SetLinearRope() {
+    const double factor = LinearRopeFactor();
+    if (factor != 0) json_["rope_scaling"] = {{"rope_type", "linear"}, {"factor", factor}};
   }
   void RefuseScaledPositions(absl::string_view where = "") {
     const double factor = LinearRopeFactor();
@@ -168,6 +165,18 @@ class ConfigBuilder {
 
  private:
   static constexpr char kFactor[] = "rope.scaling.factor";
+
+  // The factor of linear scaling of positions, where 0 means none. Refuses other scaling. These are
+  // llama.cpp's rules: the default type is linear, and older files use another key.
+  double LinearRopeFactor() {
+    const std::string type = TextOr("rope.scaling.type", "linear");
+    const double factor = DoubleOr(kFactor, DoubleOr("rope.scale_linear", 0.0));
+    if (type == "linear") return factor;
+    if (type != "none") {
+      Refuse("rope.scaling.type", absl::StrCat("\"", type, "\""), "none or linear");
+    }
+    return 0.0;
+  }
 
   std::string Key(absl::string_view gguf) const { return absl::StrCat(prefix_, gguf); }
 

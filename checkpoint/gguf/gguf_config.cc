@@ -179,8 +179,8 @@ void SetRope(const HfConfigFacts& facts, ConfigBuilder& out) {
         {"low_freq_factor", facts.rope->low_freq_factor},
         {"high_freq_factor", facts.rope->high_freq_factor},
         {"original_max_position_embeddings", static_cast<int64_t>(facts.rope->original_context)}};
-  } else if (const double factor = out.LinearRopeFactor(); factor != 0) {
-    out["rope_scaling"] = {{"rope_type", "linear"}, {"factor", factor}};
+  } else {
+    out.SetLinearRope();
   }
 }
 

@@ -223,9 +223,7 @@ absl::StatusOr<HfConfig> Gemma3Config(const GgufMetadata& metadata, const HfConf
   out["sliding_window_pattern"] = out.IntOr("attention.sliding_window_pattern", kGemma3.pattern);
   out["rope_theta"] = out.DoubleOr("rope.freq_base", 1e6);
   out["rope_local_base_freq"] = out.DoubleOr("rope.freq_base_swa", kLocalTheta);
-  if (const double factor = out.LinearRopeFactor(); factor != 0) {
-    out["rope_scaling"] = {{"rope_type", "linear"}, {"factor", factor}};
-  }
+  out.SetLinearRope();
   for (const char* key : {kScoreCap, kLogitCap}) {
     if (const double cap = out.DoubleOr(key, 0.0); cap != 0) {
       out.Refuse(key, absl::StrCat(cap), "none: scores are not capped here");

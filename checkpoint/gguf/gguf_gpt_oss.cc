@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <numbers>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -28,9 +29,6 @@ constexpr double kFactor = 32.0;
 constexpr int64_t kOriginalContext = 4096;
 constexpr double kBetaFast = 32.0;
 constexpr double kBetaSlow = 1.0;
-constexpr double kPi = 3.14159265358979323846;
-// A list of the layers may have this many.
-constexpr int64_t kMostBlocks = 10000;
 
 Json LayerTypes(int64_t blocks) {
   Json types = Json::array();
@@ -48,7 +46,7 @@ struct Ramp {
 Ramp RampOf(double beta_fast, double beta_slow, double theta, int64_t context, int64_t head_dim) {
   const double width = static_cast<double>(head_dim);
   const auto pair = [&](double beta) {
-    return width * std::log(static_cast<double>(context) / (beta * 2 * kPi)) /
+    return width * std::log(static_cast<double>(context) / (beta * 2 * std::numbers::pi)) /
            (2 * std::log(theta));
   };
   return {std::max(0.0, std::floor(pair(beta_fast))),

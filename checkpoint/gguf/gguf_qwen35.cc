@@ -33,8 +33,6 @@ constexpr double kEps = 1e-6;
 constexpr char kEpsReason[] =
     ", with which llama.cpp and transformers compute the same: llama.cpp also uses it for queries "
     "and keys of linear attention, where transformers has 1e-06";
-// A list of the layers may have this many.
-constexpr int64_t kMostBlocks = 10000;
 // No count of heads, and no size of a head, is larger.
 constexpr int64_t kMostHeads = int64_t{1} << 24;
 constexpr char kFullInterval[] = "full_attention_interval";
@@ -194,8 +192,9 @@ absl::StatusOr<GgufMetadata> Qwen35Metadata(const HfConfig& config) {
   if (key_dim > 0 && key_dim < kMostHeads && value_heads < kMostHeads) {
     out.Count("ssm.inner_size", key_dim * value_heads);
   }
-  out.Float("attention.layer_norm_rms_epsilon", config.GetDoubleOr("rms_norm_eps", kEps));
-  if (const auto eps = config.GetDoubleOr("rms_norm_eps", kEps); eps.ok() && *eps != kEps) {
+  const absl::StatusOr<double> eps = config.GetDoubleOr("rms_norm_eps", kEps);
+  out.Float("attention.layer_norm_rms_epsilon", eps);
+  if (eps.ok() && *eps != kEps) {
     out.Keep(Unimplemented(config.where(), ": key \"rms_norm_eps\" is ", *eps, ", expected 1e-06",
                            kEpsReason));
   }
