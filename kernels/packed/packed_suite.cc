@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <iterator>
 #include <random>
 #include <vector>
 
@@ -55,6 +54,46 @@ std::vector<size_t> HalvesOf(PackedFormat format) {
   }
 }
 
+// Returns the codes of rows [row, row + rows) and columns [col, col + cols).
+std::vector<uint8_t> PartOf(const std::vector<uint8_t>& codes, const PackedShape& shape,
+                            int64_t row, int64_t rows, int64_t col, int64_t cols) {
+  std::vector<uint8_t> part;
+  for (int64_t i = row; i < row + rows; ++i) {
+    const auto first = codes.begin() + i * shape.CodeBytes(shape.cols) + shape.CodeBytes(col);
+    part.insert(part.end(), first, first + shape.CodeBytes(cols));
+  }
+  return part;
+}
+
+// A matrix of random bytes, and its values. GGUF's half-precision numbers may be anything finite.
+// MXFP4's scales may be any power of two, which makes some values infinite.
+struct RandomMatrix {
+  std::vector<uint8_t> codes;
+  std::vector<uint8_t> scales;
+  std::vector<float> values;
+};
+
+RandomMatrix DrawMatrix(const PackedShape& shape, std::mt19937_64& random) {
+  RandomMatrix matrix;
+  matrix.codes.resize(static_cast<size_t>(shape.rows * shape.CodeBytes(shape.cols)));
+  for (uint8_t& byte : matrix.codes) byte = static_cast<uint8_t>(random());
+  if (IsGgufFormat(shape.format)) {
+    for (size_t at = 0; at < matrix.codes.size(); at += static_cast<size_t>(shape.block_bytes())) {
+      // Not the exponent of infinity and NaN.
+      for (const size_t half : HalvesOf(shape.format)) matrix.codes[at + half + 1] &= 0xfb;
+    }
+  }
+  std::vector<float> scales(static_cast<size_t>(shape.scales()));
+  std::uniform_real_distribution<float> uniform(0.01f, 2.0f);
+  for (float& scale : scales) scale = uniform(random);
+  matrix.scales.resize(static_cast<size_t>(shape.scale_bytes()));
+  if (!scales.empty()) std::memcpy(matrix.scales.data(), scales.data(), matrix.scales.size());
+  const auto values = UnpackMatrix(shape, matrix.codes, matrix.scales);
+  EXPECT_TRUE(values.ok()) << values.status();
+  matrix.values = values.value_or(std::vector<float>());
+  return matrix;
+}
+
 TEST_P(PackedSuite, UnpacksBlocksOfTheMatrix) {
   for (const PackedFormat format : {PackedFormat::kInt8, PackedFormat::kNf4}) {
     // More than 256 blocks, so that magnitudes have several scales, and more elements than a thread
@@ -75,12 +114,8 @@ TEST_P(PackedSuite, UnpacksBlocksOfTheMatrix) {
     };
     for (const Block& block : {Block{0, 300, 0, 256}, Block{290, 10, 0, 256},
                                Block{0, 300, 128, 64}, Block{33, 4, 64, 192}}) {
-      const int64_t row_bytes = shape.CodeBytes(shape.cols);
-      std::vector<uint8_t> codes;
-      for (int64_t row = block.row; row < block.row + block.rows; ++row) {
-        const auto first = packed->codes.begin() + row * row_bytes + shape.CodeBytes(block.col);
-        codes.insert(codes.end(), first, first + shape.CodeBytes(block.cols));
-      }
+      const std::vector<uint8_t> codes =
+          PartOf(packed->codes, shape, block.row, block.rows, block.col, block.cols);
       for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
         UnpackArgs args;
         args.shape = shape;
@@ -106,84 +141,38 @@ TEST_P(PackedSuite, UnpacksBlocksOfTheMatrix) {
   }
 }
 
-// Random bytes as blocks, whose half-precision numbers may be anything finite. MXFP4's scales may
-// be any power of two, which makes some values infinite.
 TEST_P(PackedSuite, UnpacksBlocksOfGguf) {
   for (const PackedFormat format : kGgufFormats) {
     const PackedShape shape = {format, 201, 512};  // more than a thread takes at once
-    const int64_t row_bytes = shape.CodeBytes(shape.cols);
-    std::vector<uint8_t> codes(static_cast<size_t>(shape.rows * row_bytes));
-    uint32_t random = 1;
-    for (uint8_t& byte : codes) {
-      random = random * 1664525u + 1013904223u;
-      byte = static_cast<uint8_t>(random >> 24);
-    }
-    for (size_t at = 0; at < codes.size(); at += static_cast<size_t>(shape.block_bytes())) {
-      // Not the exponent of infinity and NaN.
-      for (const size_t half : HalvesOf(format)) codes[at + half + 1] &= 0xfb;
-    }
-    const absl::StatusOr<std::vector<float>> all = UnpackMatrix(shape, codes, {});
-    ASSERT_TRUE(all.ok()) << all.status();
+    const RandomMatrix matrix = DrawMatrix(shape, random());
+    ASSERT_EQ(matrix.values.size(), static_cast<size_t>(shape.rows * shape.cols));
+    // All rows but the first, columns from 256.
+    const std::vector<uint8_t> part = PartOf(matrix.codes, shape, 1, 200, 256, 256);
     for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
-      // All rows but the first, columns from 256.
-      const int64_t half_row = row_bytes / 2;
-      std::vector<uint8_t> part;
-      for (int64_t row = 1; row < shape.rows; ++row) {
-        const auto first = codes.begin() + row * row_bytes + half_row;
-        part.insert(part.end(), first, first + half_row);
-      }
       UnpackArgs args;
       args.shape = shape;
       args.row = 1;
       args.col = 256;
-      args.blocks = {{UploadBytes(Shape({200, half_row}), part), Tensor(),
+      args.blocks = {{UploadBytes(Shape({200, shape.CodeBytes(256)}), part), Tensor(),
                       Unwritten(Shape({200, 256}), dtype)}};
       const absl::Status unpacked = kernels::Unpack(kernels(), args);
       ASSERT_TRUE(unpacked.ok()) << unpacked;
       const std::vector<float> values = Download(args.blocks[0].values);
       for (int64_t i = 0; i < 200 * 256; ++i) {
         const int64_t at = (1 + i / 256) * shape.cols + 256 + i % 256;
-        ASSERT_EQ(values[static_cast<size_t>(i)], RoundedTo(dtype, (*all)[static_cast<size_t>(at)]))
+        ASSERT_EQ(values[static_cast<size_t>(i)],
+                  RoundedTo(dtype, matrix.values[static_cast<size_t>(at)]))
             << PackedFormatName(format) << " " << DTypeName(dtype) << ", " << i;
       }
     }
   }
 }
 
-// A matrix of random bytes, and its values.
-struct RandomMatrix {
-  std::vector<uint8_t> codes;
-  std::vector<uint8_t> scales;
-  std::vector<float> values;
-};
-
-RandomMatrix DrawMatrix(const PackedShape& shape, std::mt19937_64& random) {
-  RandomMatrix matrix;
-  matrix.codes.resize(static_cast<size_t>(shape.rows * shape.CodeBytes(shape.cols)));
-  for (uint8_t& byte : matrix.codes) byte = static_cast<uint8_t>(random());
-  if (IsGgufFormat(shape.format)) {
-    for (size_t at = 0; at < matrix.codes.size(); at += static_cast<size_t>(shape.block_bytes())) {
-      for (const size_t half : HalvesOf(shape.format)) matrix.codes[at + half + 1] &= 0xfb;
-    }
-  }
-  std::vector<float> scales(static_cast<size_t>(shape.scales()));
-  std::uniform_real_distribution<float> uniform(0.01f, 2.0f);
-  for (float& scale : scales) scale = uniform(random);
-  matrix.scales.resize(static_cast<size_t>(shape.scale_bytes()));
-  if (!scales.empty()) std::memcpy(matrix.scales.data(), scales.data(), matrix.scales.size());
-  const auto values = UnpackMatrix(shape, matrix.codes, matrix.scales);
-  EXPECT_TRUE(values.ok()) << values.status();
-  matrix.values = values.value_or(std::vector<float>());
-  return matrix;
-}
-
 // Blocks of random matrices, perhaps empty ones and more than a launch takes. `gap` values lie
 // between them, so that they are aligned or not. Matrices that nothing uses, and gaps, stay
 // unwritten.
 TEST_P(PackedSuite, UnpacksMatricesTogether) {
-  std::vector<PackedFormat> formats = {PackedFormat::kInt8, PackedFormat::kNf4};
-  formats.insert(formats.end(), std::begin(kGgufFormats), std::end(kGgufFormats));
-  for (const PackedFormat format : formats) {
+  for (const PackedFormat format : kPackedFormats) {
     for (int round = 0; round < 8; ++round) {
       PackedShape shape = {format, RandomSize(1, 5), 0};
       shape.cols =
@@ -209,12 +198,8 @@ TEST_P(PackedSuite, UnpacksMatricesTogether) {
       std::vector<float> expected(static_cast<size_t>(count * step + 1), NAN);
       for (int64_t i = 0; i < count; ++i) {
         const RandomMatrix matrix = DrawMatrix(shape, this->random());
-        std::vector<uint8_t> codes;
-        for (int64_t row = args.row; row < args.row + rows; ++row) {
-          const auto first =
-              matrix.codes.begin() + row * shape.CodeBytes(shape.cols) + shape.CodeBytes(args.col);
-          codes.insert(codes.end(), first, first + shape.CodeBytes(cols));
-        }
+        const std::vector<uint8_t> codes =
+            PartOf(matrix.codes, shape, args.row, rows, args.col, cols);
         const Tensor scales = shape.scales() == 0
                                   ? Tensor()
                                   : UploadBytes(Shape({shape.scale_bytes()}), matrix.scales);
