@@ -574,7 +574,7 @@ TEST(ApiTest, APartialLoadRefusesFurtherCalls) {
   });
 }
 
-// A unit without a module against the same arithmetic in float64.
+// Compares a unit without a module with the same arithmetic in float64.
 TEST(ApiTest, GradientsByHandAddUp) {
   RunOptions run;
   run.launch.world_size = 2;
@@ -657,8 +657,8 @@ TEST(ApiTest, MisuseIsNamed) {
       expect(step.Backward(twice), absl::StatusCode::kFailedPrecondition,
              "follows a loss, or stands beside one, whose gradients were computed together");
     }
-    // The second loss might be of a batch for evaluation. Its gradients are there as well, and must
-    // not stay for a program that goes on.
+    // A second loss, such as that of an evaluation batch, computes gradients too. After the error
+    // they must not remain in the step.
     std::vector<double> norms;
     for (const bool another : {true, false}) {
       TrainingStep step(*training.sharded, {.micro_batches = 2, .sync_every_micro_batch = false});

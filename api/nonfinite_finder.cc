@@ -107,7 +107,7 @@ absl::Status NonFiniteFinder::AfterCall(const char* operation, absl::Span<const 
     ZEROTH_ASSIGN_OR_RETURN(const std::optional<std::string> values, Describe(field.values));
     if (!values.has_value()) continue;
     if (place.has_value() && !place->is_gradient) {
-      // Name the parameter, not the operation, whose results cannot be finite.
+      // Its results cannot be finite, so the message names the parameter and not the operation.
       Found(absl::StrCat(NameOf(*place), " is not finite itself, in ", place_, ": ", *values));
       return absl::OkStatus();
     }

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Steps in which a known value overflows: Trainer::FindNonFinite has to name the operation.
+// Makes a known value overflow in a step, and expects Trainer::FindNonFinite to name the operation.
 
 #include <algorithm>
 #include <cstdint>
@@ -171,8 +171,8 @@ TEST(NonFiniteTest, AMatmulThatOverflows) {
                         "not finite is Gemm with parameter 'transformer.h.0.mlp.c_fc"));
 }
 
-// The sum of the two embeddings overflows where this token has this position: in rank 1's second
-// micro-batch.
+// Token and position embedding add up to an overflow only for this token at this position, which
+// occurs in rank 1's second micro-batch.
 TEST(NonFiniteTest, WhatOneRankAloneHasSeen) {
   const std::string found = Find({"full_shard",
                                   {{"transformer.wte.weight", 12 * 16 + 3, 1e37f},

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Training with recorded steps: the same bits as without, whatever changes from step to step and
-// whatever happens in between. Needs a device that records.
+// Recorded steps must train to the same bits as enqueued ones, whatever changes from step to step
+// and whatever happens in between. Needs a device that records.
 
 #include <cmath>
 #include <cstdint>

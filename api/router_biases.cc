@@ -45,7 +45,7 @@ absl::Status UpdateRouterBiases(Sharding& sharding, Kernels& kernels,
     const int64_t all = std::accumulate(loads.begin(), loads.end(), int64_t{0});
     std::vector<float> steps;
     for (const int64_t load : loads) {
-      // The load times the number of experts compares with the sum as the load does with the mean.
+      // Compares load * experts with the sum, which is the same as the load with the mean.
       const int64_t excess = load * layer->experts() - all;
       steps.push_back(excess == 0 ? 0.0f : excess < 0 ? rate : -rate);
     }

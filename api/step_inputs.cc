@@ -220,7 +220,7 @@ absl::StatusOr<StepInputs::Exchanged> StepInputs::ReadExchanged() const {
     }
     return static_cast<float>(sum / static_cast<double>(losses));
   };
-  // The all-reduce's mean is undone; what rounding it has left is much less than 1.
+  // Undoes the all-reduce's mean. The rounding error that remains is much less than 1.
   const int ranks = is_deterministic_ ? 1 : world_->size();
   std::vector<int64_t> expert_counts;
   for (auto count = counts; count != waited; ++count) {

@@ -46,8 +46,8 @@ class NonFiniteFinder;
 
 struct TrainerOptions {
   ShardingOptions sharding;  // block_numel is raised to what the optimizer's state needs
-  // Neighbouring ranks that share the work of each layer on the same data. Not supported with
-  // record_steps, nor with Muon for LoRA adapters.
+  // Tensor parallelism: neighbouring ranks divide each layer and have the same data. Not supported
+  // with record_steps, nor with Muon for LoRA adapters.
   TensorParallelOptions tensor;
   WrapPolicy wrap = WrapBlocks();
   std::string unit_prefix;  // before the units' names in timelines and messages
@@ -154,11 +154,11 @@ class Trainer {
                                                          std::unique_ptr<LanguageModel> model,
                                                          const TrainerOptions& options);
 
-  // Lets all later steps learn from the distribution of `teacher`, a trainer on the same rank whose
-  // parameters are frozen and loaded. Each micro-batch first computes the teacher's hidden states;
-  // both models' logits exist for one chunk of rows at a time. InvalidArgument for a teacher of
-  // another Rank, that is not frozen, with another vocabulary or other tensor ranks, and with
-  // TrainerOptions::preference. Unimplemented with record_steps, and for a reward model.
+  // Makes all later steps distil `teacher`, a trainer on the same rank whose parameters are frozen
+  // and loaded. Each micro-batch first computes the teacher's hidden states; both models' logits
+  // exist for one chunk of rows at a time. InvalidArgument for a teacher of another Rank, that is
+  // not frozen, with another vocabulary or other tensor ranks, and with TrainerOptions::preference.
+  // Unimplemented with record_steps, and for a reward model.
   absl::Status SetTeacher(std::unique_ptr<Trainer> teacher);
   // nullptr without SetTeacher.
   Trainer* teacher() { return teacher_.get(); }
@@ -288,8 +288,8 @@ class Trainer {
   absl::Status ComputeKl(const StepInputs& inputs);
   // Returns the losses of a micro-batch's tokens, without gradients.
   absl::StatusOr<Tensor> TokenLosses(const StepInputs& inputs, int64_t i);
-  // Computes forward and backward of all micro-batches. Returns the loss of each. Keeps `finder`,
-  // if there is one, informed of the place in the step.
+  // Runs forward and backward of all micro-batches, and returns the loss of each. Tells `finder`,
+  // if not null, where in the step it is.
   absl::StatusOr<Tensor> ForwardBackward(TrainingStep& step, const StepInputs& inputs,
                                          NonFiniteFinder* finder = nullptr);
   // Enqueues all of a step between its inputs and its results, without waiting for the device.

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A trainer after errors: each collective of a step fails in turn, on all ranks or on one. It
-// continues from the state before the step with the same bits, or reports that it cannot.
+// Makes each collective of a step fail in turn, on all ranks or on one. The trainer must then
+// continue from the state before the step, with the same bits, or report that it cannot.
 
 #include <cstdint>
 #include <cstring>

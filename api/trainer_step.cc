@@ -64,8 +64,8 @@ absl::StatusOr<StepResult> Trainer::PlainStep(absl::Span<const Batch> micro_batc
   ZEROTH_ASSIGN_OR_RETURN(const Tensor norm_and_scale,
                           EnqueueOrReplayStep(micro_batches, lr, stop, inputs));
   // Only here, with the whole step enqueued, does the host wait for the device. Losses and `stop`
-  // come from one exchange: a rank alone must not decide to leave the others in the next
-  // collective.
+  // come from one exchange, so all ranks stop together. A rank that stopped by itself would leave
+  // the others waiting in the next collective.
   ZEROTH_ASSIGN_OR_RETURN(const StepResult result, ReadResult(inputs, norm_and_scale));
   if (result.skipped) optimizer_->ForgetSkippedStep();
   return result;
