@@ -40,7 +40,7 @@ CASES = {
     "llama3_8b_of_4_layers_full_shard_1": ("llama", 4, 4096, 32, 8, 14336, 128256, 1, 8192),
 }
 
-# The step of //benchmarks:train_step, of which each rank has this batch, and what PyTorch calls its strategies.
+# The step of //benchmarks:train_step, with this batch on each rank, and PyTorch's names of its strategies.
 CPU_CASE = ("gpt2", 12, 768, 12, 12, 3072, 50304, 4, 256)
 CPU_RANKS = 2
 CPU_STRATEGIES = {"full_shard": "FSDP2", "no_shard": "DDP"}
