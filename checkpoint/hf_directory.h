@@ -22,8 +22,8 @@
 namespace zeroth {
 
 // A Hugging Face model directory, opened for reading. Open checks config.json and the weights'
-// headers. Of a model of text and images it has the text model (hf_text_model.h), and the experts
-// of gpt-oss as separate tensors (hf_experts.h). Immutable and thread-safe; movable.
+// headers. A model of text and images appears as its text model (hf_text_model.h), and gpt-oss's
+// experts appear as separate tensors (hf_experts.h). Immutable and thread-safe; movable.
 class HfDirectory {
  public:
   // NotFound if `path`, its config.json or its weights are missing; InvalidArgument if it is not a

@@ -45,9 +45,10 @@ struct HfDirectoryOptions {
 // model.safetensors (or several files with an index) and tokenizer files. Everything goes to a
 // temporary sibling directory, which Finish renames: the directory appears whole or not at all, and
 // an earlier model of that name stays intact until then. A writer that is destroyed before Finish
-// leaves nothing behind. If the process is killed, the next writer for the same name cleans up,
-// also where a file system that cannot exchange two names left the earlier model as
-// PATH.previous-DIGITS: that gets its name back if it is free, and is removed if a model has it.
+// leaves nothing behind. If the process is killed, the next writer for the same name cleans up. On
+// a file system that cannot exchange two names, the earlier model may then be called
+// PATH.previous-DIGITS: it gets its name back, or is removed if the new model already has that
+// name.
 //
 // The experts of gpt-oss come as separate tensors, and are written as stacks (hf_experts.h) in the
 // declared type. An expert's gate_proj and up_proj are held until both are complete.

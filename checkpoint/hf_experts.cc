@@ -30,8 +30,8 @@ namespace {
 
 constexpr absl::string_view kExperts = ".mlp.experts.";
 constexpr char kQuantization[] = "quantization_config";
-// Elements of a stack that are read at a time to be transposed, or bytes of its blocks; and rows of
-// a tile of elements.
+// A stack is read this many elements, or bytes of blocks, at a time. Elements are transposed in
+// tiles of this many rows.
 constexpr int64_t kStrip = int64_t{1} << 20;
 constexpr int64_t kTile = 16;
 

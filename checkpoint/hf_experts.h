@@ -47,17 +47,17 @@ struct HfSeparateExperts {
 };
 
 // Presents the experts of such a model as linear layers: "...mlp.experts.E.gate_proj.weight" [I, H]
-// and ".bias" [I], up_proj alike, and down_proj [H, I] and [H]. Holds, in fp32, the
-// part of the last expert that was read in its stack. MXFP4 becomes BF16, which has all of its
-// values, with the bits of transformers' convert_moe_packed_tensors; so the result's config has no
-// "quantization_config". The result's weights are PackedBlocks, too, with the weights in MXFP4; as
-// blocks of GGUF these have no negative zero, and a scale of 255, which is infinite here, is 2^128.
-// Other tensors keep their names. InvalidArgument, naming the tensor, for a shape or a type other
-// than above, for blocks without scales, and for a model quantised by another method.
+// and ".bias" [I], up_proj alike, and down_proj [H, I] and [H]. Caches the last expert that was
+// read, its part of one stack, in fp32. MXFP4 becomes BF16, which represents it exactly, with the
+// bits of transformers' convert_moe_packed_tensors, so the result's config has no
+// "quantization_config". The result's weights also implement PackedBlocks, which returns MXFP4
+// weights as GGUF blocks. GGUF has no negative zero, and reads a scale of 255 as 2^128; in BF16 it
+// is infinite. Other tensors keep their names. InvalidArgument, naming the tensor, for a shape or a
+// type other than above, for blocks without scales, and for a model quantised by another method.
 absl::StatusOr<HfSeparateExperts> SeparateExperts(const HfConfig& config,
                                                   std::shared_ptr<const HfWeights> weights);
 
-// The part of a stack that is one expert's tensor, in both directions.
+// Where one expert's tensor lies in a stack, for both directions of the conversion.
 struct ExpertPart {
   // The tensor's layer and name, as "model.layers.0.mlp.experts.", "gate_up_proj" or "down_proj".
   std::string layer;

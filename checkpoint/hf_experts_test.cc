@@ -1,6 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Against files that transformers wrote, and its values of MXFP4 (tests/testdata/gpt_oss_experts).
+// Compares with files that transformers wrote, and with its values of MXFP4
+// (tests/testdata/gpt_oss_experts).
 
 #include "zeroth/checkpoint/hf_experts.h"
 

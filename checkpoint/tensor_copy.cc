@@ -90,8 +90,8 @@ absl::Status MissingPlace(const WeightsSource& source, const TensorCopy& copy, i
                          copy.places - 1, " once, found no number ", place, " in its place");
 }
 
-// Returns the run of `size` rows or columns that become those from `place` on: the rest of the
-// unmoved ones, or of a head.
+// Of the source's `size` rows or columns, returns the run that becomes those from `place` on: to
+// the end of the unmoved ones, or of the head.
 SourceRun RegroupedRun(const TensorCopy& copy, int64_t size, int64_t place) {
   if (place < copy.unmoved) return {place, copy.unmoved - place};
   const int64_t of_head = (size - copy.unmoved) / copy.heads;

@@ -45,8 +45,8 @@ class WeightsSource {
   // out[i] = element begin + i of the flattened row-major tensor, as float32 (F64 rounds to
   // nearest; F32, F16 and BF16 are exact). Reads no other elements. NotFound if there is no such
   // tensor, InvalidArgument if its type does not convert, OutOfRange if the range leaves it;
-  // messages name the file, the tensor and its shape. Errors of RandomAccessFile, as for a file
-  // that was cut short meanwhile.
+  // messages name the file, the tensor and its shape. Also the errors of RandomAccessFile, for
+  // example if the file has been truncated since it was opened.
   virtual absl::Status ReadElements(absl::string_view name, int64_t begin,
                                     absl::Span<float> out) const = 0;
 

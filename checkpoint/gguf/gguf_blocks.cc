@@ -27,8 +27,8 @@ float StoreHalf(float value, uint8_t* out) {
   return ToFloat(half);
 }
 
-// The integer of [low, high] that is nearest to `value`, ties to even. Adding 1.5 * 2^23 rounds,
-// and unlike a call of the library in every element, compilers vectorise it.
+// Returns the integer of [low, high] that is nearest to `value`, ties to even. It rounds by adding
+// 1.5 * 2^23, which compilers vectorise, unlike a library call for each element.
 float Nearest(float value, float low, float high) {
   constexpr float kRounder = 12582912.0f;
   return (std::clamp(value, low, high) + kRounder) - kRounder;

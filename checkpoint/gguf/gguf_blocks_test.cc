@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Blocks are decoded here from the description of their layout, not by the code that writes them.
+// Decodes blocks by the description of their layout, and not by the code under test.
 
 #include "zeroth/checkpoint/gguf/gguf_blocks.h"
 
@@ -282,7 +282,7 @@ TEST(GgufMixTest, FusedQueriesKeysAndValuesHaveTheTypeOfValues) {
   }
 }
 
-// What llama.cpp prints of published Q4_K_M files: the number of tensors of each type, and the
+// Published Q4_K_M files, as llama.cpp describes them: the number of tensors of each type, and the
 // size.
 TEST(GgufMixTest, PublishedModelsHaveTheseTypes) {
   struct Published {

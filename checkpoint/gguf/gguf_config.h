@@ -43,7 +43,7 @@ enum class GgufLayout {
   // first key head, then those of the second, and so on. GGUF has them in tiled order: the first of
   // each key head, then the second of each.
   kValueRows,
-  // Rows of queries and keys, which stay, then those of values.
+  // The rows of queries and keys, which keep their order, followed by kValueRows.
   kLastValueRows,
   // The same rows; the kernel is [channels, 1, width] in Hugging Face, [channels, width] in GGUF.
   kConvKernel,
@@ -131,7 +131,7 @@ absl::StatusOr<HfRope> HfRopeOf(const HfConfig& config);
 // as a tensor (Llama3RopeFactors), not under keys.
 absl::StatusOr<std::optional<RopeSpec>> Llama3RopeOf(const HfConfig& config);
 
-// Values that a config.json needs beside the metadata.
+// Values that a config.json needs in addition to the metadata.
 struct HfConfigFacts {
   // Rows of the token embedding. The metadata's key, if present, may count the tokens only.
   int64_t vocab_size = 0;
@@ -168,14 +168,14 @@ struct GgufDivision {
 absl::StatusOr<GgufDivision> GgufDivisionOf(const GgufMetadata& metadata);
 
 struct GgufBlockCounts {
-  // Blocks of the model without those of multi-token prediction (MTP), which follow them.
+  // The number of blocks, without the blocks of multi-token prediction (MTP) that follow them.
   int64_t blocks = 0;
   // With the MTP blocks ("nextn_predict_layers"), which only a "qwen35" has.
   int64_t with_mtp = 0;
-  // Of a "qwen35": every full_interval-th block has full attention. Otherwise 1.
+  // In a "qwen35" every full_interval-th block has full attention. 1 in other models.
   int64_t full_interval = 1;
 };
-// InvalidArgument for an interval below 1, and for no other blocks than those of MTP.
+// InvalidArgument for an interval below 1, and if all blocks are MTP blocks.
 absl::StatusOr<GgufBlockCounts> GgufBlockCountsOf(const GgufMetadata& metadata);
 
 // Converts vocabularies between Hugging Face's files and the tokenizer.ggml.* keys of GGUF: those
@@ -226,7 +226,7 @@ GgufVocabulary ByteVocabulary();
 // of tokenizer_config.json, or of a tokenizer.model. InvalidArgument, naming the file, for ids that
 // repeat or leave gaps and for malformed merges. Unimplemented for other encoders (unigram models,
 // WordPiece), for splitting rules and normalizers that llama.cpp does not have, and for merges that
-// no scores of SentencePiece express.
+// SentencePiece's scores cannot express.
 absl::StatusOr<std::optional<GgufVocabulary>> ReadHfVocabulary(const std::string& directory);
 
 // Sets tokenizer.ggml.* and tokenizer.chat_template, with as many tokens as the embedding has rows

@@ -62,8 +62,8 @@ absl::StatusOr<std::vector<TensorCopy>> PlanExport(const WeightsSource& weights,
   return copies;
 }
 
-// Refuses a model that lacks a tensor, which no program would load. The message has the name that
-// the user knows.
+// Refuses a model that lacks a tensor, since no program would load the result. The message names
+// the tensor as the source does.
 absl::Status CheckComplete(const GgufMetadata& metadata, bool tied,
                            const std::vector<TensorCopy>& copies, bool to_gguf,
                            const std::string& where) {
@@ -223,7 +223,7 @@ absl::StatusOr<ImportPlan> PlanImport(const GgufFile& model) {
       plan.copies.push_back(*std::move(copy));
     }
   }
-  // One expert after the other, since their writer holds what it has of an expert.
+  // One expert after the other, since the writer buffers experts that are incomplete.
   if (naming == "gpt-oss") {
     std::sort(plan.copies.begin(), plan.copies.end(),
               [](const TensorCopy& a, const TensorCopy& b) { return a.to < b.to; });

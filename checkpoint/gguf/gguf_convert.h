@@ -55,9 +55,9 @@ absl::Status ConvertHfToGguf(const HfDirectory& model, const std::string& path,
 // family or its kind of tokenizer has no mapping at all.
 absl::Status CheckGgufVocabulary(const HfDirectory& model);
 
-// Returns how Hugging Face's tensors are made of `model`'s, with unchanged types: names,
-// transpositions and orders of rows. A tied head's second copy and tensors that Hugging Face
-// computes are left out. Unimplemented and InvalidArgument as for ConvertGgufToHf.
+// Returns how to make Hugging Face's tensors from `model`'s: their names, transpositions and row
+// orders. Dtypes do not change. A tied head's second copy and tensors that Hugging Face computes
+// are left out. Unimplemented and InvalidArgument as for ConvertGgufToHf.
 absl::StatusOr<std::vector<TensorCopy>> GgufToHfCopies(const GgufFile& model);
 
 // How a GGUF model becomes a Hugging Face model.

@@ -200,9 +200,9 @@ class GgufFile final : public TensorFile {
 };
 
 // Serializes the header of a file, up to and including the padding before the data. `tensors` are
-// in the file's order; their ranges must be aligned. Tensors that `blocks` names have that type
-// instead of their entry's. InvalidArgument for what a reader would refuse: an empty key or name,
-// one that is too long, too many dimensions, a type that the format lacks.
+// in the file's order; their ranges must be aligned. `blocks` overrides the types of the tensors
+// that it names. InvalidArgument for what a reader would refuse: an empty or too long key or name,
+// too many dimensions, or a type that the format lacks.
 absl::StatusOr<std::string> SerializeGgufHeader(
     const GgufMetadata& metadata,
     const std::vector<std::pair<std::string, SafetensorsEntry>>& tensors,

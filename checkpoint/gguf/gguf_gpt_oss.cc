@@ -53,8 +53,8 @@ Ramp RampOf(double beta_fast, double beta_slow, double theta, int64_t context, i
           std::min(width - 1, std::ceil(pair(beta_slow)))};
 }
 
-// Refuses bounds of the ramp other than those of 32 and 1: llama.cpp ignores the keys of the betas
-// in this architecture.
+// Refuses a YaRN ramp other than that of beta_fast 32 and beta_slow 1, which llama.cpp always uses
+// for this architecture.
 void RequireRamp(const HfConfig& config, absl::string_view where, double beta_fast,
                  double beta_slow, double theta, int64_t context, int64_t head_dim,
                  MetadataBuilder& out) {

@@ -45,10 +45,9 @@ constexpr char kGptOssCuts[] =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
     R"(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
-// llama.cpp's names for them, which also decide whether a word in the vocabulary needs no merges.
-// In a vocabulary of tiktoken's, such as that of gpt-oss, merges build every word, so that
-// "gpt-4o", under which llama.cpp merges, stands for both. Of two with a name, the first comes
-// back.
+// llama.cpp's names of these expressions. A name also decides whether merges are skipped for a word
+// that is in the vocabulary. In a tiktoken vocabulary, such as gpt-oss's, merges build every word,
+// so "gpt-4o" stands for both settings. If two rules have one name, an import uses the first.
 struct CuttingRule {
   const char* expression;
   bool ignore_merges;

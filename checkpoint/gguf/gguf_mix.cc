@@ -107,8 +107,8 @@ absl::StatusOr<GgufMixedTypes> ChooseGgufBlocks(GgufMix mix, const GgufMetadata&
   ZEROTH_ASSIGN_OR_RETURN(const ModelFacts facts, FactsOf(metadata, tensors));
   GgufMixedTypes result;
   std::map<std::string, int> counts;
-  // Maps (wanted type, chosen type) to the number of tensors that got a different type, and the
-  // first of them.
+  // The tensors that got another type than the wanted one. Maps (wanted type, chosen type) to their
+  // number and the first of them.
   std::map<std::pair<std::string, std::string>, std::pair<int, const TensorDeclaration*>> gave_way;
   for (const TensorDeclaration& tensor : tensors) {
     if (tensor.dtype != DType::kFloat16) continue;

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Which tensors of a quantised GGUF file are stored in which type.
+// Chooses the type of each tensor of a quantised GGUF file.
 
 #pragma once
 

@@ -16,8 +16,8 @@ namespace zeroth {
 namespace {
 
 // Calls read(file_begin, piece) for each run of `out` that is contiguous in the file, which is all
-// of `out` if elements keep their order. `begin` is the place of `out` in the tensor; it,
-// `row_size` and file_begin count units of T, elements or bytes.
+// of `out` if elements keep their order. `begin` is the offset of `out` in the tensor. `begin`,
+// `row_size` and file_begin count units of T: elements or bytes.
 template <typename T, typename Read>
 absl::Status ReadRuns(const TensorCopy& copy, int64_t rows, int64_t row_size, int64_t begin,
                       absl::Span<T> out, const Read& read) {
@@ -121,7 +121,7 @@ absl::StatusOr<HfDirectory> OpenModelFiles(const std::string& path) {
 absl::Status SetGgufTokenizer(const GgufMetadata& metadata, HfDirectory* model) {
   GgufImportNotes problems;
   const auto files = GgufTokenizerFiles(metadata, &problems);
-  // Not an error of the model: data of token ids needs no tokenizer, and --tokenizer can name
+  // The model is still usable: data of token ids needs no tokenizer, and --tokenizer can name
   // another one.
   if (!files.ok()) problems = {std::string(files.status().message())};
   if (!problems.empty()) model->set_tokenizer_problem(problems[0]);

@@ -61,10 +61,10 @@ absl::StatusOr<int64_t> FullInterval(const HfConfig& config) {
   return config.GetIntOr(kFullInterval, kInterval);
 }
 
-// Empty if llama.cpp rotates each of the `rotated` / 2 pairs of a head by a text's positions, as
-// transformers does whatever the sections are. Otherwise what it expects of the sections, the
-// numbers of pairs that time, height and width rotate in images. llama.cpp gives a pair outside of
-// its axis's section the position of a fourth axis, which is 0 in text.
+// The sections are the numbers of pairs that rotate by time, height and width in images. Empty if
+// with them llama.cpp rotates all `rotated` / 2 pairs of a head by a text's positions, as
+// transformers does with any sections. Otherwise the sections that it expects. llama.cpp gives a
+// pair outside of its axis's section the position of a fourth axis, which is 0 in text.
 std::string ProblemOfSections(const std::vector<int64_t>& sections, int64_t rotated,
                               int64_t head_dim) {
   const int64_t pairs = rotated / 2;

@@ -63,8 +63,8 @@ std::vector<float> Read(const WeightsSource& weights, const std::string& name) {
   return entry == nullptr ? std::vector<float>() : *weights.ReadAll(name, entry->shape);
 }
 
-// All bits but those of A_log, whose exponential the file has: an error of 2^-24 of the exponential
-// is one of 2^-24 in its logarithm, which is rounded once more.
+// All tensors have equal bits, except A_log. The file has its exponential, whose relative error of
+// 2^-24 is an absolute error of 2^-24 in the logarithm, which is then rounded again.
 void ExpectSameModel(const WeightsSource& weights, const WeightsSource& back) {
   ASSERT_EQ(weights.names(), back.names());
   for (const std::string& name : weights.names()) {
@@ -173,7 +173,8 @@ TEST(GgufQwen35Test, ValueHeadsAreTiled) {
   EXPECT_EQ(found_qkv[63 * 32], qkv[63 * 32]);
 }
 
-// Rows move whole; a head's columns are no whole blocks, so that matrix is read in full precision.
+// Whole rows can be reordered as blocks. A head's columns are less than a block, so the matrix with
+// reordered columns is read in full precision.
 TEST(GgufQwen35Test, RowsOfBlocksMoveAndColumnsAreDecoded) {
   const TemporaryDirectory dir;
   Exported(dir.File("q.gguf"), GgufMix::kQ8_0);
@@ -413,7 +414,7 @@ TEST(GgufQwen35Test, AsManyKeyHeadsAsValueHeads) {
   }
 }
 
-// A weight of B A in one order is the reordered weight of the other: A has the columns, B the rows.
+// B A of the reordered adapter is the reordered B A: A has the weight's columns, B its rows.
 TEST(GgufQwen35Test, AnAdapterIsReorderedAsItsWeight) {
   const TemporaryDirectory dir;
   const HfDirectory model = OpenModel(kModel);

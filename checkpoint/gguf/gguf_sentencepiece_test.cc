@@ -49,8 +49,8 @@ SentencePieceModel SmallModel() {
   return model;
 }
 
-// The tokenizer.json that transformers makes of a model: a merge for each way to make a piece of
-// two, those of better pieces first.
+// The tokenizer.json that transformers makes of a model: a merge for every two pieces that form a
+// piece, ordered by the score of the result.
 Json JsonOf(const SentencePieceModel& model) {
   Json vocab = Json::object();
   Json added = Json::array();

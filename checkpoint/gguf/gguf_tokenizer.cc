@@ -94,8 +94,8 @@ absl::Status ReadScores(const GgufMetadata& metadata, size_t count, GgufVocabula
   return absl::OkStatus();
 }
 
-// OK if llama.cpp, which can put only the token `id` before or after a text, would put `added`
-// there. `name`: "bos" or "eos".
+// OK if `added` is what llama.cpp would add to a text: it can add only the token `id` before or
+// after it. `name`: "bos" or "eos".
 absl::Status CheckAddedTokens(const GgufVocabulary& vocabulary, const std::vector<int64_t>& added,
                               std::optional<int64_t> id, const char* name) {
   if (added.empty() || (id && added == std::vector<int64_t>{*id})) return absl::OkStatus();

@@ -1,7 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Any strategy loads what any other saved, at any world size and precision: every pair of strategy
-// and world size, over random shapes, precisions, layouts and frozen parameters, bit for bit.
+// Any strategy loads what any other saved, at any world size and precision, bit for bit. Tests
+// every pair of strategy and world size, with random shapes, precisions, layouts and frozen
+// parameters.
 
 #include <bit>
 #include <cmath>

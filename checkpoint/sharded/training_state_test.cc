@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Checkpoints carry a state from one division over ranks to another, bit for bit.
+// Checkpoints reshard a state from one layout to another, bit for bit.
 
 #include "zeroth/checkpoint/sharded/training_state.h"
 
