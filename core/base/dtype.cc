@@ -42,8 +42,8 @@ constexpr uint32_t kFloatMantissaMask = 0x007fffffu;
 constexpr uint32_t kFloatImplicitOne = 0x00800000u;
 constexpr int kFloatMantissaBits = 23;
 
-// value / 2^shift to the nearest integer, ties to even. A carry out of the kept bits is what a
-// carry into a binary floating-point exponent needs, up to and including the step to infinity.
+// value / 2^shift to the nearest integer, ties to even. A carry out of the mantissa increments the
+// exponent, which is the right result, up to and including infinity.
 constexpr uint32_t ShiftRightRoundToEven(uint32_t value, int shift) {
   const uint32_t half = uint32_t{1} << (shift - 1);
   const uint32_t odd = (value >> shift) & 1u;

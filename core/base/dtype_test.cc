@@ -103,8 +103,8 @@ void ExpectRounds(float value, Half half, const Format& format) {
   }
 }
 
-// Every number of both formats, the midpoints between neighbours, and the floats around each: where
-// rounding goes wrong if it does.
+// Every number of both formats, the midpoints between neighbours, and the floats around each: the
+// places where rounding could be wrong.
 std::vector<float> InterestingFloats() {
   std::vector<float> values;
   const auto add_with_neighbours = [&values](float value) {

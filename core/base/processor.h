@@ -4,7 +4,7 @@
 
 namespace zeroth {
 
-// Everything that depends on the architecture of the processor beside the kernels, which Highway
+// Everything that depends on the processor's architecture, except for the kernels, which Highway
 // and oneDNN make portable. Each Has...() is false on architectures without such instructions.
 
 inline constexpr bool kIsX86 =

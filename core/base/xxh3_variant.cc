@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-// Compiled once for each variant, with its instructions on: no header may come in here whose inline
-// functions others use too, since the linker might keep this file's copy of them for all.
+// Compiled once for each variant, with its instructions enabled. So this file must not include
+// headers whose inline functions other files use: the linker might keep this file's copy for all.
 #include "zeroth/core/base/xxh3_variant.h"
 
 #define XXH_INLINE_ALL

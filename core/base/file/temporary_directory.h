@@ -9,8 +9,8 @@
 
 namespace zeroth {
 
-// For tests: a fresh directory that disappears with this object. Failures abort: a test cannot go
-// on without its files.
+// For tests: a fresh directory that disappears with this object. Failures abort, since a test needs
+// its files.
 class TemporaryDirectory {
  public:
   TemporaryDirectory();

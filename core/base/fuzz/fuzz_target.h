@@ -28,8 +28,8 @@ struct FuzzTarget {
   // Repairs damaged bytes before they are read, if not null. Otherwise a checksum over the file
   // would refuse every damaged file before the rest is read.
   std::string (*repair)(absl::string_view damaged) = nullptr;
-  // The bytes that `run` may request at once, and may hold, for each byte of the file, in addition
-  // to kFuzzFreeBytes.
+  // Limits on `run`'s memory, in bytes for each byte of the file, on top of kFuzzFreeBytes: the
+  // largest single allocation, and the total held at a time.
   size_t largest_request = 8;
   size_t most_held = 32;
 };
