@@ -54,7 +54,7 @@ class CallLedger {
   absl::Status ArriveLocked(int rank, SharedCall call);
   // The number of calls that all ranks have arrived at. May be read without the mutex.
   uint64_t completed() const { return completed_.load(std::memory_order_acquire); }
-  // The number of calls that `rank` has issued, and of those that it has arrived at.
+  // The numbers of calls that `rank` has issued, and that it has arrived at.
   uint64_t IssuedLocked(int rank) const { return members_[static_cast<size_t>(rank)].issued; }
   uint64_t ArrivedLocked(int rank) const { return members_[static_cast<size_t>(rank)].arrived; }
   bool IsWaitingLocked(int rank) const { return IsWaiting(members_[static_cast<size_t>(rank)]); }

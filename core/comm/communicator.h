@@ -180,14 +180,15 @@ class Communicator {
   }
   // Like Split, or SplitForGathers, for a caller that knows the members of this rank's new group,
   // in its order: ranks of this group, with this one among them. Ranks of one color pass the same
-  // members. A communicator that stands for one rank alone cannot ask others which of them join.
+  // members. Needed by communicators that simulate one rank (core/comm/planned), which cannot ask
+  // the others.
   virtual absl::StatusOr<std::unique_ptr<Communicator>> SplitInto(absl::Span<const int> members,
                                                                   int color, bool for_gathers);
   // Like Split, with all ranks in one group.
   absl::StatusOr<std::unique_ptr<Communicator>> Duplicate() { return Split(0, rank()); }
 
-  // Breaks the whole world on every rank, for a rank that cannot go on: pending and further calls
-  // return `reason` (not OK), with this rank's number. Thread-safe.
+  // Breaks the whole world on every rank, for a rank that cannot continue: pending and further
+  // calls return `reason` (not OK), with this rank's number. Thread-safe.
   virtual void Abort(const absl::Status& reason) = 0;
   // The error that broke the world, or OK. Thread-safe.
   virtual absl::Status status() const = 0;

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Coordinates, errors and which groups are the same. Every transport's suite tests the members of
-// groups (communicator_groups_suite.h).
+// Tests coordinates, errors, and which groups share a communicator. Every transport's suite tests
+// the members of groups (communicator_groups_suite.h).
 
 #include "zeroth/core/comm/mesh.h"
 

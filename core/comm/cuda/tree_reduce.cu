@@ -128,9 +128,10 @@ struct Sums {
 };
 
 // Adds the elements [at, at + N) of all ranks along the tree that splits n ranks at the largest
-// power of two below n. `waiting` has sums of complete subtrees, at level l over 2^(l + 1) ranks,
-// like the digits of a binary counter of pairs. Its indices are known at compile time, so registers
-// hold it. The next pair is loaded while one is added.
+// power of two below n. Ranks are added in pairs, and the number of pairs so far is a binary
+// counter: where it has a 1 at bit l, waiting[l] is the sum of a complete subtree of 2^(l + 1)
+// ranks. Indices of `waiting` are compile-time constants, so it stays in registers. The next pair
+// is loaded while one is added.
 template <typename T, bool kMaximum, int kLevels, int N, typename Ranks>
 __device__ __forceinline__ Sums<T, N> TreeSum(const Ranks& ranks, int64_t at) {
   const int count = ranks.source_count;

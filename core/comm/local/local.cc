@@ -94,7 +94,7 @@ class LocalGroup {
 };
 
 // A call that was enqueued. If its stream drops it instead of running it, the other ranks would
-// wait in vain, so the destructor then breaks the world.
+// wait forever, so the destructor then breaks the world.
 class PendingCall {
  public:
   // `stream` runs or drops the call.

@@ -31,13 +31,13 @@ struct LocalBuffers {
   AllToAllCounts counts = {};
 };
 
-// A call has two meetings. In Arrive, each rank publishes its call and its buffers, and goes on
+// A call has two meetings. In Arrive, each rank publishes its call and its buffers, and continues
 // once all ranks have. Then the ranks move data, without the lock. In Finish, a rank whose buffers
 // peers may still use waits until all ranks have finished.
 //
 // Once all ranks have arrived, every rank moves its data and finishes, even if the world breaks
 // meanwhile. So no rank frees memory that a peer is reading. If the world breaks earlier, no rank
-// goes on.
+// moves data.
 //
 // `rank` is a rank of the group; each rank's calls come from one thread at a time. Thread-safe
 // across ranks.
@@ -50,7 +50,7 @@ class Rendezvous final : public CallLedger {
   absl::StatusOr<uint64_t> Issue(int rank);
 
   // Waits for all ranks' calls. `when_complete`, if any, runs on the last rank to arrive, with the
-  // world's mutex held, before any rank goes on. FailedPrecondition if calls differ, or if a
+  // world's mutex held, before any rank continues. FailedPrecondition if calls differ, or if a
   // missing rank will never call. DeadlineExceeded after the world's timeout. Both break the world.
   absl::Status Arrive(int rank, const CollectiveCall& call, const LocalBuffers& buffers,
                       const std::function<void()>& when_complete = nullptr);

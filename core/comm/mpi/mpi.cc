@@ -32,7 +32,7 @@ namespace zeroth {
 namespace {
 
 // Calls that were enqueued together. If their stream drops them instead of running them, the other
-// ranks would wait in vain, so the destructor then breaks the world.
+// ranks would wait forever, so the destructor then breaks the world.
 class PendingCalls {
  public:
   // `stream` runs or drops the calls.

@@ -318,8 +318,7 @@ std::shared_ptr<MemorySource> NcclCommunicator::memory_source() {
   return world_->memory();
 }
 
-// An error inside NCCL leaves its communicator unusable, so it fails all ranks: they cannot go on
-// without the registration.
+// An error inside NCCL leaves its communicator unusable, so it fails all ranks.
 absl::StatusOr<std::unique_ptr<MemoryRegistration>> NcclCommunicator::Register(
     BufferView memory, absl::string_view label) {
   if (!world_->copy_engines().Registers(seat_.world_ranks)) return nullptr;

@@ -29,9 +29,9 @@ struct LastCall {
   std::shared_ptr<Event> end = nullptr;
 };
 
-// The calls of one communicator in one recording. Ranks agree on each call when they record it.
-// Each play is one more call that they agree on, so that a rank that does not play is reported by
-// name, and a play that the device does not finish is noticed. Used by the rank's thread.
+// The calls of one communicator in one recording. Ranks compare each call when they record it. They
+// also compare each play, as one more call, so that errors name a rank that does not play, and the
+// watchdog sees a play that does not finish. Used by the rank's thread.
 class RecordedCalls final : public cuda::PlayObserver {
  public:
   // State that the communicator shares with its recorded calls.

@@ -31,9 +31,9 @@ namespace zeroth::nccl {
 // failed, InvalidArgument or FailedPrecondition for wrong use, Internal otherwise.
 absl::Status ToStatus(ncclResult_t result, absl::string_view call, ncclComm_t communicator);
 
-// Returns the ranks that make unique ids for a communicator of `ranks`: the first rank of as many
-// equal parts as at most `ranks_per_root` in each take. NCCL's start lets each part meet at its
-// root. Returns rank 0 alone if the library is older than 2.23.
+// Returns the ranks that make unique ids for a communicator of `ranks` ranks: the first rank of
+// each part, for the fewest equal parts of at most `ranks_per_root` ranks. NCCL's start lets each
+// part meet at its root. Returns rank 0 alone if the library is older than 2.23.
 std::vector<int> RootsOf(int ranks, int ranks_per_root);
 // Calls ncclCommInitRankConfig, or ncclCommInitRankScalable with the ids of several roots.
 ncclResult_t InitRank(ncclComm_t* communicator, int ranks, int rank, std::vector<ncclUniqueId>& ids,

@@ -654,8 +654,8 @@ TEST(NcclTest, APlayThatStallsIsATimeoutThatSaysSo) {
   ExpectWords(status, {"timeout after 1s in play '", "all ranks have called it"});
 }
 
-// The library would wait for the graph before it frees the communicator, and nobody would watch the
-// others meanwhile.
+// If the watcher freed the communicator, NCCL would make it wait for the graph, and it could not
+// watch the other communicators.
 TEST(NcclTest, ARecordingMayOutliveItsCommunicators) {
   LaunchOptions options;
   options.timeout = absl::Seconds(1);

@@ -129,8 +129,9 @@ class HandleSet {
 // When NCCL reports an error, or the device does not finish a call, it breaks the world.
 // Thread-safe.
 //
-// Copy engines wait until peers write to memory, which NCCL cannot stop. Then neither the device
-// nor a host that waits for it ever ends, and only the world's watchdog helps.
+// NCCL cannot abort a copy engine that waits for a peer's write. The device, and a host that waits
+// for it, then hang until the world's watchdog ends the process
+// (LaunchOptions::ends_stuck_process).
 class World {
  public:
   World(std::shared_ptr<ProcessWorld> processes, int device, bool library_reduces,
@@ -153,8 +154,8 @@ class World {
   std::shared_ptr<Handle> NewHandle(const std::string& name);
   std::shared_ptr<CallsInFlight> NewCallsInFlight(uint32_t group, std::shared_ptr<Handle> handle,
                                                   bool by_copy_engine);
-  // Frees the communicator once its calls are done and no recording has it any more. No calls may
-  // be added to `in_flight` afterwards.
+  // Frees the communicator once its calls are done and no recording refers to it. No calls may be
+  // added to `in_flight` afterwards.
   void Retire(std::shared_ptr<CallsInFlight> in_flight);
 
  private:
@@ -179,8 +180,8 @@ class World {
   bool stop_ = false;
   std::condition_variable stop_changed_;
   std::thread watcher_;
-  // Frees retired communicators. Not the watcher, because freeing may wait for the device's work,
-  // which the watcher watches.
+  // Frees retired communicators. The watcher cannot do that: freeing may wait for the device's
+  // work, which the watcher must watch meanwhile.
   std::thread freer_;
 };
 

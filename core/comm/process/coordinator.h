@@ -3,7 +3,7 @@
 // The coordinator of ranks that are processes: a thread in rank 0's process. It compares the calls
 // that ranks post (call_ledger.h), splits groups, forwards small values, and tells every rank when
 // the world has broken. The data of collectives do not pass through it, and no rank waits for it in
-// a call: ranks post their calls and go on.
+// a call: ranks post their calls and continue.
 //
 // Anyone may connect to its port until all ranks have joined. A connection has to prove by the
 // handshake, within a short time, that it is a rank of this job. Otherwise the coordinator turns it

@@ -41,8 +41,8 @@ constexpr size_t kMostEvents = 4096;
 constexpr uint64_t kStop = 0;
 constexpr uint64_t kFirstListener = 1;
 constexpr size_t kFirstConnection = size_t{1} << 32;
-// The most connections that have not joined, beside one for each rank. Beyond that, a new
-// connection replaces the oldest, so that a crowd can neither keep a rank out nor use up this
+// The limit on connections that have not joined, in addition to one for each rank. Beyond that, a
+// new connection replaces the oldest, so that a crowd can neither keep a rank out nor use up this
 // process's files.
 constexpr size_t kMostUnknown = 128;
 // Connections that are accepted before the others are read.
@@ -50,7 +50,7 @@ constexpr int kMostAtOnce = 64;
 // The pause after this process could open no more files; some may be closed soon.
 constexpr auto kAcceptPause = std::chrono::milliseconds(100);
 
-// Starts, changes or ends what `epoll` waits for. Adding may fail for lack of memory, or at the
+// Adds, changes or removes a descriptor of `epoll`. Adding may fail for lack of memory, or at the
 // user's limit of watches.
 bool Watch(const Socket& epoll, int operation, int descriptor, uint32_t what, uint64_t of) {
   epoll_event event = {};
@@ -59,8 +59,8 @@ bool Watch(const Socket& epoll, int operation, int descriptor, uint32_t what, ui
   return epoll_ctl(epoll.descriptor(), operation, descriptor, &event) == 0;
 }
 
-// Moves bytes in and out of the connections. CoordinatorWorld handles the messages. The work of one
-// round is in proportion to what has happened, not to the number of connections.
+// Moves bytes in and out of the connections. CoordinatorWorld handles the messages. The work of a
+// round is proportional to the number of events, not of connections.
 class Server {
  public:
   // `epoll` watches `stop`, which becomes readable when the server has to stop, and the listener.
@@ -220,7 +220,7 @@ class Server {
   }
 
   // Ends the watch of a socket before it is closed: a forked child may hold a copy, whose events
-  // would otherwise go on.
+  // would otherwise continue.
   void Unwatch(const Socket& socket) {
     static_cast<void>(Watch(epoll_, EPOLL_CTL_DEL, socket.descriptor(), 0, 0));
   }

@@ -40,8 +40,8 @@ class CoordinatorWorld {
 
   // Adds the rank of a connection that has passed the handshake. Returns the reason why it may not
   // join. If the job has an id or a secret, the rank is certainly of this job, so all ranks are
-  // refused for the same reason. Otherwise it may be of another job, and the ranks of this job go
-  // on waiting.
+  // refused for the same reason. Otherwise it may be of another job, and the ranks of this job keep
+  // waiting.
   absl::Status Join(size_t connection, const RankIdentity& who);
   // Handles a rank's message that came at `now`. Returns false if the message breaks the protocol.
   bool Handle(size_t connection, absl::string_view frame, Clock::time_point now = Clock::now());
@@ -114,8 +114,8 @@ class CoordinatorWorld {
   absl::StatusOr<bool> Arrive(TimedLedger& timed, int rank, SharedCall call);
   // Like Arrive, for a call that the rank waits for on the host.
   bool ArriveOnHost(TimedLedger& timed, absl::string_view operation, int rank);
-  // Tells the group's ranks how many calls are agreed: when output is taken if a rank waits for it,
-  // otherwise within kPutOffTime.
+  // Schedules a message that tells the group's ranks how many calls are agreed: in the next
+  // TakeOutput if a rank waits for it, otherwise within kPutOffTime.
   void AnnounceLater(Group& group);
   void Announce(Group& group);
   void AnnounceAll(std::vector<uint32_t>& groups);
@@ -133,9 +133,9 @@ class CoordinatorWorld {
   void Settle();
   // Breaks the world if a rank has waited for too long.
   void TimeOutWaits(Clock::time_point now);
-  // Returns the end of a timeout's message: the ranks that have sent nothing for so long that their
-  // processes do not run; empty if there are none. A rank that waits knows only that a transfer
-  // does not end, or that it misses a rank, which may itself wait in a transfer.
+  // Returns text for a timeout's message that names the ranks that have been silent for so long
+  // that their processes cannot be running; empty if there are none. The waiting ranks may not know
+  // them: each sees only a transfer that does not end, or misses a rank that itself waits.
   std::string DescribeSilentRanks(Clock::time_point now) const;
   void RefuseAll(const absl::Status& reason);
   void Send(size_t connection, const WireWriter& message);

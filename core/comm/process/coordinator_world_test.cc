@@ -256,8 +256,8 @@ TEST_F(CoordinatorWorldTest, AWaitThatHasEndedDoesNotTimeOut) {
   EXPECT_EQ(TakeBroken().code(), absl::StatusCode::kDeadlineExceeded);
 }
 
-// Where transfers run ahead of the host, a rank that was stopped has posted its calls, and another
-// rank notices that they do not end.
+// If hosts run ahead of transfers, a rank that is stopped has already posted its calls, and another
+// rank notices that the transfers do not end.
 TEST_F(CoordinatorWorldTest, ATimeoutNamesRanksFromWhichNothingComes) {
   const absl::Status stuck = absl::DeadlineExceededError("rank 1 failed: timeout after 1m in h");
   Start(4);

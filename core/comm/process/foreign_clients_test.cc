@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Ranks among strangers: who connects to their port, and where they listen.
+// Tests ranks while other programs connect to their port, and the addresses at which ranks listen.
 
 #include "zeroth/core/comm/process/testing/foreign_clients.h"
 

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Worlds whose ranks learn the address of rank 0 from their launcher. All in one test, which starts
-// without an exchange: a program can register one only once.
+// Tests worlds whose ranks learn the address of rank 0 from their launcher. One test has all cases,
+// because it starts without an exchange and a program can register one only once.
 
 #include "zeroth/core/comm/process/meeting.h"
 

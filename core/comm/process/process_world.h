@@ -123,7 +123,7 @@ class ProcessWorld {
   void Read();
   bool Handle(absl::string_view frame);
   void Broken(const absl::Status& reason);
-  // Returns the message of the watchdog: what this process hangs in.
+  // Returns the message of the watchdog, which says where this process hangs.
   std::string DescribeHang(const absl::Status& reason);
   absl::Status Send(const WireWriter& message);
   template <typename Predicate>

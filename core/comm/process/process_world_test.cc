@@ -420,7 +420,7 @@ void ExpectLastWords(const RankMain& rank_main, const std::vector<std::string>& 
   }
 }
 
-// A program that uses this as a library goes on, and ends when it wants to.
+// A program that uses this as a library continues, and ends when it wants to.
 TEST(HangWatchdogTest, AProcessStaysIfItsCallerSaysSo) {
   const std::string file = TestRendezvousFile();
   const std::string log = file + ".log";

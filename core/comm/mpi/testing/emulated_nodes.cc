@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // For test programs that mpirun starts on one machine: if ZEROTH_TEST_RANKS_PER_NODE is set, the
-// ranks take themselves for nodes of as many consecutive ranks each.
+// ranks behave as if every group of that many consecutive ranks were on a node.
 
 #include <cstdlib>
 

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The shared suite of communicators as one rank runs it: mpi_conformance_test.cc starts as many as
-// the world sizes of the tests that it filters.
+// Runs the shared suite of communicators on one rank. mpi_conformance_test.cc selects tests, and
+// starts as many ranks as their world size.
 
 #include "gtest/gtest.h"
 

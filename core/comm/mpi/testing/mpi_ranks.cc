@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Tests of the MPI back end alone, as one rank runs them: mpi_test.cc starts the ranks, and selects
-// these tests by name.
+// Tests of the MPI back end alone, run on one rank. mpi_test.cc starts the ranks, and selects these
+// tests by name.
 
 #include <dlfcn.h>
 #include <signal.h>

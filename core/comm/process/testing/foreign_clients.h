@@ -27,14 +27,14 @@ class ForeignClients {
   // Returns none while nothing listens.
   using Find = std::function<std::optional<MeetingPlace>()>;
 
-  // Connects to the place that `find` returns, once it returns one, until this is destroyed. Keeps
-  // `idle` connections open, which are all made in the first round.
+  // Until destroyed, connects in rounds to the place that `find` returns; waits while it returns
+  // none. The first round also makes `idle` connections that stay open.
   ForeignClients(Find find, int idle);
   ~ForeignClients();
 
   // Waits for this many further rounds. Each round makes one connection of each kind.
   void AwaitRounds(int64_t count) const;
-  // The number of connections that were accepted, and of those that found nothing listening.
+  // The numbers of connections that were accepted, and that were refused because nothing listened.
   int64_t connected() const { return connected_; }
   int64_t refused() const { return refused_; }
 
