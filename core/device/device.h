@@ -140,8 +140,8 @@ class Device {
   // are FailedPrecondition, and no stream may be destroyed. Record only work that has run before:
   // the first run does one-time work (plans, caches), which every play would repeat.
   virtual absl::Status BeginRecording();
-  // Ends the recording. Call it also after an error, and drop the result then. There is no
-  // recording after an error here, or of a call on a stream since BeginRecording().
+  // Ends the recording. Call it also after an error, and drop the result then. Returns an error and
+  // no recording if ending fails, or if a call on a stream has failed since BeginRecording().
   virtual absl::StatusOr<std::unique_ptr<Recording>> EndRecording();
 };
 

@@ -33,8 +33,8 @@ class Timeline {
     double end = 0;
     int64_t bytes = -1;  // bytes that the work moved; negative: none
   };
-  // Memory in use by category, at a mark of the compute stream: as the host had allocated it when
-  // it enqueued the mark.
+  // Memory in use by category when the host enqueued a mark on the compute stream, reported at the
+  // time of that mark.
   struct MemorySample {
     double seconds = 0;
     std::array<int64_t, kMemoryCategoryCount> bytes{};

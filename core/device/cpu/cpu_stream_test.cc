@@ -25,7 +25,7 @@
 namespace zeroth {
 namespace {
 
-// Lets a test decide when a piece of work goes on.
+// Lets a test decide when a piece of work continues.
 class Gate {
  public:
   void Open() {

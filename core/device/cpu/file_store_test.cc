@@ -212,8 +212,8 @@ TEST_F(FileStoreTest, ATransferThatFailsIsItsStreamsError) {
   const std::shared_ptr<OffloadRegion> region = *store->Reserve(1 << 16);
   const std::unique_ptr<Stream> stream = *device_->CreateStream("write");
   const std::vector<unsigned char> bytes(1 << 16, 1);
-  // A limit that is lowered under a store stands for a disk that fails; a store that obeys one from
-  // the start never gets its signal.
+  // Lowering the limit after the store has reserved its space simulates a failing disk. With a
+  // limit from the start, Reserve fails instead, and the signal never comes.
   auto* const previous_handler = signal(SIGXFSZ, SIG_IGN);
   const FileSizeLimit limit(1 << 15);
   ASSERT_EQ(region->Write(0, bytes.data(), bytes.size(), *stream), absl::OkStatus());

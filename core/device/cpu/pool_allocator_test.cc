@@ -156,7 +156,7 @@ TEST(PoolAllocatorTest, ImpossibleRequestsAreResourceExhausted) {
   EXPECT_EQ(allocator->stats()[MemoryCategory::kParameters].peak_bytes, 0);
 }
 
-// Random requests, frees, peak resets and trims against a model of the account.
+// Compares the account with a model of it, for random requests, frees, peak resets and trims.
 TEST(PoolAllocatorTest, AccountMatchesAModel) {
   auto allocator = std::make_shared<PoolAllocator>();
   std::mt19937 random(11);

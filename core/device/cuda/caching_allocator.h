@@ -3,12 +3,12 @@
 // Device memory that is cached between uses, because asking the driver synchronises the whole
 // device.
 //
-// Freed memory may be handed out again at once, while the device still has to run the work that
-// used it. That is safe in the order of one stream, the compute stream. Code that lets another
-// stream use memory must hold the memory until the compute stream has waited for that stream, or
-// hand it to CudaStream::Retain. Code that lets another stream write new memory must first make
-// that stream wait for the compute stream. So no host waits, and which block is handed out depends
-// on the order of calls alone, never on timing.
+// Freed memory may be handed out again at once, before the device has run the work that used it.
+// That is safe because both uses follow the order of one stream, the compute stream. Code that lets
+// another stream use memory must hold the memory until the compute stream has waited for that
+// stream, or hand it to CudaStream::Retain. Code that lets another stream write new memory must
+// first make that stream wait for the compute stream. So no host waits, and which block is handed
+// out depends on the order of calls alone, never on timing.
 //
 // Recorded work breaks that rule, because it uses its memory whenever it is played. So a recording
 // has a private pool. While the pool is open, allocations come from it, and freed memory goes back

@@ -23,8 +23,8 @@ namespace zeroth::cuda {
 class CudaStream;
 class StreamState;
 
-// A condition that must hold before a host that waits for a stream may go on, and that the device
-// cannot check: that ranks in other processes have made the same calls. Thread-safe.
+// A condition that must hold before a host that waits for a stream may continue, and that the
+// device cannot check: that ranks in other processes have made the same calls. Thread-safe.
 class HostCondition {
  public:
   virtual ~HostCondition() = default;
@@ -116,7 +116,7 @@ class CudaStream final : public Stream {
   absl::string_view name() const override { return name_; }
   absl::StatusOr<std::shared_ptr<Event>> Record() override;
   absl::StatusOr<std::shared_ptr<Event>> RecordTime() override;
-  // The device waits, and the host goes on.
+  // The device waits, and the host continues.
   absl::Status Wait(const std::shared_ptr<Event>& event) override;
   absl::Status Synchronize() override;
   absl::Status status() const override;
@@ -128,7 +128,8 @@ class CudaStream final : public Stream {
   // order. Does nothing on the compute stream.
   void Retain(std::shared_ptr<const void> memory);
   // From now on, a host that waits for this stream, or for a stream that waits for this one, also
-  // awaits `count` of `condition`. An error of the condition becomes the stream's.
+  // waits until `condition` holds for its first `count` items. An error of the condition becomes
+  // the stream's.
   void Require(const std::shared_ptr<HostCondition>& condition, uint64_t count);
   // Sets the stream's error if `status` is one, and returns the stream's first error so far.
   // Functions that enqueue return this.

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Graphs of the emulated runtime: what they play, and what they refuse as CUDA does.
+// Tests graphs of the emulated runtime: what they replay, and what they refuse as CUDA does.
 
 #include <cuda_runtime_api.h>
 

@@ -32,8 +32,9 @@ struct WarpSlots {
 struct ThreadState {
   Progress progress = Progress::kRunning;
   uint8_t slots = 0;  // which set its next exchange uses
-  // Which of two places its next barrier uses, of the block and of its warp: a thread that is one
-  // barrier ahead must not release its later work to threads that have yet to leave the last one.
+  // Which of two places the thread's next barrier uses, for the block and for its warp. They
+  // alternate, since a thread that is one barrier ahead must not release its later work to threads
+  // that have yet to leave the previous one.
   uint8_t block_place = 0;
   uint8_t warp_place = 0;
   bool fenced = false;
@@ -128,7 +129,7 @@ class BlockRunner {
   void StartThreads(const std::function<void()>& thread);
   // Runs a warp's threads until they wait for other warps or have ended; returns how many ended.
   unsigned RunWarp(unsigned first);
-  // Resumes threads whose wait is over. Returns false if no thread can go on.
+  // Resumes threads whose wait is over. Returns false if no thread can continue.
   bool Release();
   bool ReleaseWarp(unsigned first);
   [[noreturn]] void Stuck() const;
