@@ -84,8 +84,8 @@ struct LoaderOptions {
   // Number of windows of the endless sequence before step 0; negative if early steps do not exist.
   // With this, a run with another global batch size continues after the data of an earlier run.
   int64_t first_window = 0;
-  // Use each window at most once, for evaluations: after the last one, rows have no targets that
-  // count.
+  // Use each window at most once, for evaluations: after the last one, all targets of a row are
+  // masked.
   bool once = false;
 };
 

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Files that users give by mistake, each with its whole message: what is wrong, where, what was
-// expected, and what to do.
+// Opens files that users give by mistake, and expects the whole message of each: what is wrong,
+// where, what was expected, and what to do.
 
 #include <cstdint>
 #include <filesystem>

@@ -12,11 +12,10 @@
 namespace zeroth {
 
 // Reads the rows of a parquet file one after the other, as objects of JSON with a key for each
-// column. Lists become arrays, structs objects, and bytes text if they are UTF-8. JSON has no
-// values of other types than these, text, numbers and truth values: such a value becomes an object
-// {"TYPE": "text as Arrow prints it"}, which no kind of record reads as text. Memory depends on the
-// size of a page and of a few rows, not on that of the file or of its row groups. Movable. Not
-// thread-safe.
+// column. Lists become arrays, structs objects, and bytes text if they are UTF-8. A value of a type
+// that JSON lacks, such as a date, becomes an object {"TYPE": "text as Arrow prints it"}, which no
+// kind of record reads as text. Memory depends on the size of a page and of a few rows, not on that
+// of the file or of its row groups. Movable. Not thread-safe.
 class ParquetReader {
  public:
   // Unimplemented if the build has no Arrow (third_party/arrow). InvalidArgument names the file if

@@ -23,8 +23,8 @@ namespace zeroth {
 // Opens a NumPy .npy file (format versions 1 to 3) of little-endian integers: uint8, uint16,
 // uint32, uint64, int32 or int64. One dimension is a stream; two are rows, used whole.
 // InvalidArgument names the file and what is wrong: magic, version, header, element type, order,
-// dimensions, emptiness, or a size that differs from the header's. Read has RandomAccessFile's
-// errors, too, as for a file that was cut short meanwhile.
+// dimensions, emptiness, or a size that differs from the header's. Read also returns
+// RandomAccessFile's errors, for example if the file has been truncated since.
 absl::StatusOr<std::shared_ptr<const TokenSource>> OpenNpyFile(const std::string& path,
                                                                int32_t vocab_size);
 

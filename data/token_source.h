@@ -113,7 +113,7 @@ absl::Status ReadInPieces(const TokenSource& source, int64_t begin, int64_t end,
 
 // A source of up to this many tokens is hashed whole. In a larger source this many tokens are
 // hashed, in 4096 pieces spread evenly from the first token to the last. This bounds the cost to
-// about half a second, beside reading.
+// about half a second, in addition to reading.
 inline constexpr int64_t kHashedTokens = int64_t{1} << 28;
 
 // XXH3 of the ids, their number and the length of rows; never 0. Files, storage types and

@@ -23,7 +23,7 @@ struct ChatMessage {
   // The assistant's tool calls, [{"type": "function", "function": {"name": ..., "arguments": ...},
   // ...}, ...]; null: none.
   nlohmann::ordered_json tool_calls{};
-  // False: there is no content beside the tool calls.
+  // False: the message has tool calls and no content.
   bool has_content = true;
   // The name of the speaker or tool, and the id of the call that a tool answers; empty: none.
   std::string name{};
@@ -35,11 +35,11 @@ struct ChatMessage {
 // The tools that a conversation may call: a list of JSON schemas of functions; null: none.
 using ChatTools = nlohmann::ordered_json;
 
-// OK if the messages are an optional one of the system, then the user's and the assistant's in
-// turns, beginning with the user's and ending with one of `last`. A message of the assistant with
-// tool calls is followed by messages of tools and another of the assistant, unless it is the last;
-// if `last` is the user, messages of tools may also come last. InvalidArgument names the message
-// that is out of turn.
+// OK if the messages are an optional system message, then user and assistant messages in turns, of
+// which the first is the user's and the last has the role `last`. An assistant message with tool
+// calls is followed by tool messages and another assistant message, unless it is the last; if
+// `last` is the user, tool messages may also come last. InvalidArgument names the message that is
+// out of turn.
 absl::Status CheckTurns(absl::Span<const ChatMessage> messages, absl::string_view last);
 
 }  // namespace zeroth

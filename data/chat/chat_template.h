@@ -48,7 +48,7 @@ class ChatTemplate {
   // InvalidArgument for a template that cannot be run here, and for one that writes no special
   // token after a reply: a model would not learn to stop. `tool_use`, unless it is empty, is the
   // template of conversations with tools, as the template of that name is in transformers; if it is
-  // wrong, or ends turns by another token, only they are refused.
+  // wrong, or ends turns by another token, only conversations with tools are refused.
   static absl::StatusOr<ChatTemplate> FromJinja(
       absl::string_view jinja, const Tokenizer& tokenizer,
       const std::optional<SpecialTokens>& special_tokens = std::nullopt,
@@ -110,8 +110,8 @@ class ChatTemplate {
   absl::Status CheckWritesTools(absl::string_view text, absl::Span<const JinjaSpan> generated,
                                 absl::Span<const ChatMessage> messages,
                                 const ChatTools& tools) const;
-  // Explains `failed`, an error of Run for these messages: if the template runs once every message
-  // with tool calls has content, it does not write calls, or it needs the content.
+  // Explains `failed`, Run's error for these messages. If the template runs once messages with tool
+  // calls also have content, it either does not write calls or needs that content.
   absl::Status ExplainFailure(const absl::Status& failed, std::vector<ChatMessage> messages,
                               const ChatTools& tools) const;
   absl::StatusOr<Conversation> Write(absl::Span<const ChatMessage> messages, const ChatTools& tools,

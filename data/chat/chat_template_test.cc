@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The formats as their authors describe them: the expected texts were written by hand from the
-// model cards of Qwen, Llama 3 and Mistral.
+// Tests chat templates. The expected texts were written by hand from the model cards of Qwen, Llama
+// 3 and Mistral.
 
 #include "zeroth/data/chat/chat_template.h"
 
@@ -125,8 +125,8 @@ void AddTokens(nlohmann::json& json, int id, std::initializer_list<const char*> 
   }
 }
 
-// With a tokenizer that marks only the beginning of a text, as those that transformers makes of
-// Llama 2's with legacy=False, a turn's text has no mark.
+// Some tokenizers mark only the beginning of a text with a space symbol, such as Llama 2's in
+// transformers with legacy=False. With them the text of a turn has no mark.
 TEST(ChatTemplateTest, TextAfterATokenDoesNotBeginAText) {
   nlohmann::json json = *ReadJsonFile("tests/testdata/tokenizers/llama2/tokenizer.json");
   json["normalizer"] = nullptr;
@@ -193,8 +193,7 @@ TEST(ChatTemplateTest, DefaultsOfTheSystemAreRead) {
   }
 }
 
-// Any template is run; one is refused if it uses Jinja that is not supported, or if it cannot be
-// said where a reply ends.
+// A template is refused if it uses unsupported Jinja, or if the end of a reply cannot be found.
 TEST(ChatTemplateTest, TemplatesThatCannotBeUsedAreRefused) {
   const auto tokenizer = Open("qwen2");
   const std::string turns = ChatMlJinja("");
@@ -251,7 +250,7 @@ TEST(ChatTemplateTest, PromptsOfAnotherRoleAreRefused) {
   }
 }
 
-// Prompts and replies of the same role may go on with different tags, tokens and channels.
+// Prompts and replies of the same role may continue with different tags, tokens and channels.
 TEST(ChatTemplateTest, PromptsMayDifferBehindTheRole) {
   nlohmann::json json = *ReadJsonFile("tests/testdata/tokenizers/qwen2/tokenizer.json");
   AddTokens(json, 903, {"<|channel|>", "<|message|>", "<|assistant|>"});
@@ -598,8 +597,8 @@ TEST(ChatTemplateTest, DetailsOfLlama3AreTheTemplates) {
             "<|begin_of_text|>" + said("system", dates) + said("user", "a") + reply("b"));
 }
 
-// The essential part of Mistral's templates: the text around the user's and before the assistant's
-// content, and the user's message that the system's precedes.
+// The essential part of Mistral's templates: what surrounds the user's content and precedes the
+// assistant's, and the user's message that includes the system's.
 std::string MistralJinja(const std::string& before_user, const std::string& place,
                          const std::string& after_user, const std::string& before_reply,
                          const std::string& trim = "") {
@@ -694,8 +693,8 @@ TEST(ChatTemplateTest, MistralInTokens) {
   EXPECT_EQ(of(nemo).ReplyOf(" b"), " b");
 }
 
-// A tokenizer without a token [INST], as Mistral's before 0.3: the tokens are those of the whole
-// text, of which special tokens are read.
+// The tokenizer has no token [INST], like Mistral's before 0.3. The tokens are those of the whole
+// text, in which special tokens are parsed.
 TEST(ChatTemplateTest, MistralInText) {
   const auto tokenizer = Open("llama2");
   const auto whole = OpenTokenizer("tests/testdata/tokenizers/llama2", {.parse_special = true});

@@ -115,8 +115,8 @@ std::vector<uint8_t> MarksOf(const ChatTemplate::Conversation& conversation, boo
   return marks;
 }
 
-// Removes the targets of the assistant's messages marked as not learned. InvalidArgument for a mark
-// on another message that contradicts --loss_on, which decides for these.
+// Removes the targets of the assistant's messages marked as not learned. For other messages
+// --loss_on decides: InvalidArgument for a mark that contradicts it.
 absl::Status MaskUntrainedMessages(absl::Span<const ChatMessage> messages, bool loss_on_all,
                                    const ChatTemplate::Conversation& written,
                                    std::vector<uint8_t>& marks) {

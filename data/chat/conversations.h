@@ -47,9 +47,9 @@ struct ConversationOptions {
 // than a row together, OnLong::kTruncate cuts the longer one, or both to half a row.
 //
 // A judged answer is the first document of such a pair, and kIsDesirable marks its first token. The
-// second document is the same prompt with the answer of the judgement before it, or of the last one
-// for the first, among those whose prompts differ. Of a file of pairs, the chosen answers come
-// before the rejected ones.
+// second document is the same prompt with a mismatched answer: that of the nearest earlier
+// judgement whose prompt differs, where the last judgement precedes the first. In a file of pairs,
+// the chosen answers come before the rejected ones.
 //
 // InvalidArgument names the record that is wrong (see ParseExample), or whose turns are out of
 // order. InvalidArgument, too, if no file has a target, and if no record has one of the columns.

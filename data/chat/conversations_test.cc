@@ -116,8 +116,8 @@ TEST_F(ConversationsTest, RowsHoldWholeConversationsAndPaddingIsNotATarget) {
   }
 }
 
-// The loader's batches: ignored targets, and how many count in the whole global batch, the same
-// however it is split.
+// The loader masks targets, and counts the others over the whole global batch, with the same result
+// however that is split.
 TEST_F(ConversationsTest, TheLoaderIgnoresTargetsAndCountsTheRest) {
   std::string lines;
   for (int i = 0; i < 30; ++i) {

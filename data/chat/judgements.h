@@ -26,10 +26,10 @@ struct Judgement {
 void AddJudgements(Example example, RecordKind kind, const std::string& where,
                    std::vector<Judgement>& judgements);
 
-// Returns number `index` as a pair whose rejected answer is the answer to another prompt: that of
-// the nearest judgement before it whose prompt differs, where the last one is before the first.
-// Text and messages do not mix. Its `where` names both records. InvalidArgument names the judgement
-// if all prompts are the same.
+// Returns judgement number `index` as a pair whose rejected answer is mismatched: that of the
+// nearest earlier judgement whose prompt differs, where the last judgement precedes the first. Text
+// and messages do not mix. Its `where` names both records. InvalidArgument names the judgement if
+// all prompts are the same.
 absl::StatusOr<Judgement> WithMismatchedAnswer(const std::vector<Judgement>& judgements,
                                                size_t index);
 

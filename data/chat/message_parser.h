@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The messages of a record: the format of OpenAI's API, and ShareGPT's.
+// Parses the messages of a record, in the format of OpenAI's API or in ShareGPT's.
 
 #pragma once
 

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Preference pairs and judged answers: from records to batches.
+// Tests preference pairs and judged answers, from records to batches.
 
 #include <memory>
 #include <string>

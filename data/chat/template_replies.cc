@@ -87,7 +87,8 @@ absl::StatusOr<int32_t> LastSpecial(const Tokenizer& tokenizer, absl::string_vie
 }
 
 // Cuts `common`, the common prefix of two texts, after its last special token, tag or whitespace,
-// so that it ends within a token or a tag of neither. Empty if letters or digits follow that place.
+// so that it ends inside no token or tag of either text. Empty if letters or digits follow that
+// place.
 absl::StatusOr<absl::string_view> CutAtToken(const Tokenizer& tokenizer, absl::string_view common) {
   size_t special = 0;
   size_t at = 0;
@@ -288,8 +289,8 @@ absl::StatusOr<size_t> ChatTemplate::EndOfCalls(absl::string_view text, size_t b
   }
   ended = ended.substr(0, end);
   if (end > begin && absl::StartsWith(text, ended)) return end;
-  // Templates may open thoughts in the last message only: the rest of it, with all of the last
-  // call, must follow within the conversation.
+  // Templates may open thoughts in the last message only. So the rest of the message, with all of
+  // the last call, must also occur in the longer conversation.
   const absl::string_view reply = text.substr(begin);
   const auto& call = messages.back().tool_calls.back();
   const std::string name = call["function"]["name"].get<std::string>();

@@ -148,8 +148,9 @@ absl::Status ChatTemplate::CheckWritesTools(absl::string_view text,
   constexpr char kRemedy[] =
       ". Choose a --chat_template that writes tools, such as auto (that of the model's directory) "
       "or the path of a .jinja file, or leave them out of the record";
-  // Opening the reply changes nothing before it. A template that fails on the change reads that
-  // part, which counts as writing it.
+  // A template writes a part of the record if its text changes with that part. It also counts if
+  // the template fails on the change, since then it reads the part. Whether the text opens a reply
+  // changes nothing before it.
   const auto writes = [&](absl::Span<const ChatMessage> changed, const ChatTools& changed_tools,
                           std::string* learned) {
     std::vector<JinjaSpan> spans;

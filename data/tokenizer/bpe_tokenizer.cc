@@ -22,8 +22,8 @@
 namespace zeroth {
 namespace {
 
-// Caches the ids of words. Each word has one place, where a newer word replaces it; natural
-// language repeats itself long before that matters. Not thread-safe.
+// A direct-mapped cache of the ids of words: a new word replaces the one in its place. Natural
+// language repeats its words often enough for that. Not thread-safe.
 class WordCache {
  public:
   static constexpr size_t kMaxWordBytes = 22;

@@ -53,7 +53,7 @@ class Renderer {
       for (const auto& [key, value] : frames_[i].variables) {
         if (key == name) return &value;
       }
-      if (frames_[i].is_macro) i = 1;  // a macro sees the template's variables beside its own
+      if (frames_[i].is_macro) i = 1;  // a macro sees the template's variables and its own
     }
     return nullptr;
   }
