@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// One call with many ranges, compared with one call for each range. AdamWSuite and
+// Compares one call with many ranges with one call for each range. AdamWSuite and
 // LowPrecisionAdamWSuite compare the latter with the references.
 
 #include <algorithm>

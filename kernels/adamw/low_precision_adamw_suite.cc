@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// AdamW on bf16 parameters and on moments in bf16 and in 8 bits. Bit for bit, the result must be
-// that of the same kernels' fp32 step on the same values, rounded as the references say.
+// Tests AdamW on bf16 parameters, and on moments in bf16 and in 8 bits. The result must have the
+// bits of the same kernels' fp32 step on the same values, rounded by the references.
 
 #include <algorithm>
 #include <cmath>

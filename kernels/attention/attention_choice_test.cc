@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// When cuDNN computes attention and in what parts, with a library that only records requests.
-// cudnn_test tests cuDNN's own plans.
+// Tests when cuDNN is chosen for attention, and how a call is split for it. The library is a fake
+// that records requests; cudnn_test tests cuDNN's own plans.
 
 #include "zeroth/kernels/attention/attention_choice.h"
 

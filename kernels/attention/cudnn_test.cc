@@ -1,8 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The plans that cuDNN itself makes for our graphs, on machines without a GPU: for devices
-// described to it, with a driver into which kernels can only be loaded. The attention suite tests
-// the results of its kernels on machines with a GPU.
+// Tests the plans that cuDNN itself makes for our graphs, without a GPU: devices are described to
+// it, and the driver can only load kernels. The attention suite tests the results of its kernels on
+// machines with a GPU.
 
 #include "zeroth/kernels/attention/cudnn.h"
 

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Cases that the shared suite cannot select: every path through the kernels, at the edges of their
-// tiles.
+// Tests cases that the shared suite cannot select: every path through the kernels, at the edges of
+// their tiles.
 
 #include "zeroth/kernels/attention/flash_attention.h"
 

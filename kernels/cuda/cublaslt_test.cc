@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Plans, and the fallbacks where cuBLASLt has no algorithm. The shared suite tests the results of
-// every kind of matmul.
+// Tests plans, and the fallbacks where cuBLASLt has no algorithm. The shared suite tests the
+// results of every kind of matmul.
 
 #include "zeroth/kernels/cuda/cublaslt.h"
 

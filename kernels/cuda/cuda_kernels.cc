@@ -36,8 +36,8 @@ absl::StatusOr<std::unique_ptr<Kernels>> CudaKernels::Create(CudaDevice& device,
 }
 
 absl::Status CudaKernels::Finish(const absl::Status& launched, CallTensors tensors) {
-  // Refused memory does not fail the stream, which goes on. But a stream that is being recorded
-  // fails, because the recording would lack the refused work.
+  // A failed allocation does not fail the stream, except while the stream is being recorded: the
+  // recording would lack the refused work.
   const bool refused = absl::IsResourceExhausted(launched) && stream_.playback() == nullptr;
   const absl::Status status = refused ? launched : stream_.Update(launched);
   if (stream_.is_compute()) return status;

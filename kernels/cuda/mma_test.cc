@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The fragment layouts, written down a second time from the PTX ISA: element i of a fragment,
-// counted as the ISA counts, by its formulas for row and column.
+// Tests the fragment layouts against a second version, written from the PTX ISA: its formulas give
+// the row and column of element i of a fragment, in the ISA's order.
 
 #include <cstring>
 #include <memory>

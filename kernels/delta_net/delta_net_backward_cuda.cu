@@ -157,8 +157,8 @@ __global__ void __launch_bounds__(kDeltaThreads)
   }
 }
 
-// A warp sums the gradients of one normalised query or key over its value heads and their columns,
-// and computes that of the query or key itself.
+// A warp sums the gradient of one normalised query or key over its value heads and their columns,
+// and from it computes the gradient of the query or key before normalisation.
 template <typename T>
 __global__ void __launch_bounds__(kMapThreads)
     DeltaKeyGradient(GatedDeltaRuleBackwardCall call, DeltaTokens tokens, ChunkPlace chunk,

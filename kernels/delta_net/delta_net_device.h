@@ -90,8 +90,8 @@ __device__ __forceinline__ void LoadKeys(const GatedDeltaRuleCall& call, const D
   }
 }
 
-// Returns the sum of the warps' values of the thread's column; `sums` is shared memory that they
-// have been written to.
+// Returns the sum over warps of the values for the thread's column, which the warps have written to
+// `sums`, in shared memory.
 __device__ __forceinline__ float SumOfWarps(const float (&sums)[kDeltaWarps][kColumns], int lane) {
   float sum = sums[0][lane];
 #pragma unroll

@@ -61,8 +61,9 @@ std::vector<double> Piece(const std::vector<double>& all, const Shape& shape, in
 
 class DeltaNetSuite : public KernelsSuite {
  protected:
-  // Checks elements [begin, end) of `gradient`, that of the sum of out * dout at `x`, which `out`
-  // reads, along a random direction in every row of `stride` elements.
+  // Compares `gradient`, of the sum of out * dout with respect to `x`, with finite differences
+  // along a random direction. `out` reads `x`. Only elements [begin, end) of each row of `stride`
+  // elements are tested.
   template <typename Out>
   void ExpectSlope(const std::vector<float>& gradient, std::vector<double>& x, int64_t stride,
                    int64_t begin, int64_t end, const std::vector<double>& dout, const Out& out,
@@ -432,7 +433,7 @@ TEST_P(DeltaNetSuite, WideHeads) {
   }
 }
 
-// A GPU computes the backward of as many heads a few sequences at a time.
+// With this many heads, a GPU computes backward a few sequences at a time.
 TEST_P(DeltaNetSuite, ManyHeadsAreComputedAsInASequenceAlone) {
   const DeltaNetShape whole{2, 2, 128, 128, 2, 33};
   DeltaNetShape one = whole;

@@ -27,8 +27,8 @@ namespace {
 
 // A task computes some channels of one sequence. Its taps lie as [width, kTile].
 constexpr int64_t kTile = 256;
-// A weight's gradient is summed in fp32 over so many tokens, and in double over these sums, so that
-// rounding does not grow with the sequence.
+// A weight's gradient is summed in fp32 over this many tokens, and these sums are added in double,
+// so that rounding does not grow with the sequence.
 constexpr int64_t kTokensOfSum = 64;
 struct ChannelTile {
   int64_t sequence = 0;

@@ -50,8 +50,8 @@ absl::Status StudentStatistics(const SoftmaxStatisticsCall& call, const Write& w
 }
 
 // Writes losses and, if they are wanted, gradients. `divergence`(row, soft, buffers) returns the
-// divergence of a row whose sum at the temperature, of the statistics 3 and 4, is `soft`. Then
-// `write`(row, student, buffers, to) writes the gradients of the columns that are tokens.
+// row's divergence, where `soft` is the row's maximum and sum at the temperature (statistics 3 and
+// 4). Then `write`(row, student, buffers, to) writes the gradients of the columns that are tokens.
 template <int64_t kStatistics, typename Buffers, typename DivergenceOf, typename Write>
 absl::Status StudentGradient(const PartGradientCall& call, const DistillationOptions& options,
                              const DivergenceOf& divergence, const Write& write) {

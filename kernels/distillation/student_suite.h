@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// For tests of a student's losses, whose vocabulary is divided into parts.
+// Shared by the tests of a student's losses, whose vocabulary is divided into parts.
 
 #pragma once
 

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The keys with which matmuls of 8-bit floats are passed to cuBLASLt. The shared suite tests
+// Tests the keys with which matmuls of 8-bit floats are passed to cuBLASLt. The shared suite tests
 // results.
 
 #include "zeroth/kernels/fp8/fp8_gemm_cuda.h"

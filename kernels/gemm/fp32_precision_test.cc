@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The effect of KernelOptions::fp32_precision on matmuls, measured by their errors.
+// Measures the effect of KernelOptions::fp32_precision by the errors of matmuls.
 
 #include <algorithm>
 #include <cmath>

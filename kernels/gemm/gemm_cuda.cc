@@ -129,7 +129,7 @@ int64_t AlignedStride(int64_t columns, DType dtype) {
 // algorithms by strides and alignments too, which change with the number of tensor ranks: a piece
 // of the depth may have rows of 514 bytes on one rank and of 256 bytes on two. So every matrix has
 // the stride of AlignedStride, or is copied to scratch memory that has it. pre_activation and
-// gelu_input are tensors of their own, which have one stride and alignment on any rank.
+// gelu_input are separate tensors, with the same stride and alignment on every rank.
 absl::Status GemmOfAnyLayout(const GemmCall& call, CublasLt& blas, CudaKernels& kernels) {
   const LaunchTarget& target = kernels.target();
   if (call.m == 0 || call.n == 0 || call.k == 0) return Gemm(call, blas, target);

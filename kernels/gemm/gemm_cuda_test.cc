@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The keys with which matmuls are passed to cuBLASLt, and the bits of matmuls inside of larger
-// matrices. The shared suite tests results.
+// Tests the keys with which matmuls are passed to cuBLASLt, and that a matmul inside larger
+// matrices keeps its bits. The shared suite tests results.
 
 #include "zeroth/kernels/gemm/gemm_cuda.h"
 
@@ -193,8 +193,8 @@ class MatmulBitsTest : public testing::Test {
   std::unique_ptr<Kernels> kernels_;
 };
 
-// A piece of a layer must have the same bits within the part of any number of tensor ranks. A
-// depth of 104 is more than one sum of the emulated library.
+// A piece of a layer must have the same bits whatever the number of tensor ranks. At a depth of 104
+// the emulated library adds more than one partial sum.
 TEST_F(MatmulBitsTest, DoNotDependOnTheLayout) {
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
     for (const int variant : {0, 1, 2, 3, 4, 5, 6, 7}) {

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Matmuls without a cuBLASLt algorithm: an error, or slow and listed by SlowMatmuls().
+// A matmul without a cuBLASLt algorithm is an error, or is slow and listed by SlowMatmuls().
 
 #include <memory>
 #include <string>

@@ -1,6 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Each way of processing a row against the definition. The shared suite tests the loss as a whole.
+// Compares each way of processing a row with the definition. The shared suite tests the loss as a
+// whole.
 
 #include "zeroth/kernels/linear_cross_entropy/softmax_loss.h"
 

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Routing by sigmoid scores and a bias, against its definition in float64.
+// Compares routing by sigmoid scores and a bias with its definition in float64.
 
 #include <algorithm>
 #include <cmath>

@@ -129,7 +129,7 @@ Tensor NormSuite::InputGradientBefore(const Problem& p, const Tensor& dy) {
   return p.in_place && !p.accumulate ? dy : GradientBefore(p, dy.shape(), p.dx_before, p.dtype);
 }
 
-// Of layer norm if `is_centred`, else of RMS norm.
+// For layer norm if `is_centred`, otherwise for RMS norm.
 void NormSuite::CheckNorm(const Problem& p, bool is_centred) {
   const Shape shape{p.rows, p.dim};
   const double centring = is_centred ? 1e-6 : 0;  // the tolerance of what subtracts a mean

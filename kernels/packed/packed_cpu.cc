@@ -211,7 +211,7 @@ namespace {
 HWY_EXPORT(UnpackRows);
 
 absl::Status Unpack(const UnpackCall& call, CpuKernels&) {
-  // Threads divide the rows of used matrices alone, so that each has as many.
+  // Threads divide only the rows of used matrices, so that their work is balanced.
   UnpackCall used = call;
   used.blocks.clear();
   for (size_t i = 0; i < call.blocks.size(); ++i) {

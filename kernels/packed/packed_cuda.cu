@@ -31,8 +31,8 @@ struct UnpackParams : UnpackShape {
 };
 static_assert(sizeof(UnpackParams) <= kKernelParameterBytes);
 
-// A warp reads few dynamic values, which constant memory serves at once. It reads the values of 16
-// codes in any order, which shared memory serves without conflicts.
+// A warp reads the same few dynamic values, which constant memory broadcasts. It reads the values
+// of 16 codes in any order, for which shared memory has no bank conflicts.
 template <typename T, int N>
 __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor) UnpackNf4(UnpackParams p) {
   if (p.IsUnused(blockIdx.y)) return;

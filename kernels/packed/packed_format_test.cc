@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// NF4 against what bitsandbytes writes (tests/testdata/packed/gen.py), GGUF's blocks against the
-// package gguf, and int8 against its definition.
+// Compares NF4 with bitsandbytes (tests/testdata/packed/gen.py), GGUF's blocks with the package
+// gguf, and int8 with its definition.
 
 #include "zeroth/kernels/packed/packed_format.h"
 

@@ -97,7 +97,7 @@ RandomMatrix DrawMatrix(const PackedShape& shape, std::mt19937_64& random) {
 TEST_P(PackedSuite, UnpacksBlocksOfTheMatrix) {
   for (const PackedFormat format : {PackedFormat::kInt8, PackedFormat::kNf4}) {
     // More than 256 blocks, so that magnitudes have several scales, and more elements than a thread
-    // takes at once.
+    // processes at once.
     const PackedShape shape = {format, 300, 256};
     const std::vector<float> weight = RandomNormal(shape.rows * shape.cols, 0.02f);
     const absl::StatusOr<PackedMatrix> packed =
@@ -248,7 +248,7 @@ TEST_P(PackedSuite, RefusesWhatDoesNotFit) {
   wrong = args;
   wrong.shape.cols = 96;
   EXPECT_TRUE(refuses(wrong));
-  // Of the last matrix only.
+  // Only the last matrix is wrong.
   wrong = args;
   wrong.blocks[1].scales = UploadBytes(Shape({4}), std::vector<uint8_t>(4));
   EXPECT_TRUE(refuses(wrong));

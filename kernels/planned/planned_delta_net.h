@@ -24,8 +24,8 @@ inline double DeltaNetBytes(CallTensors tensors) {
 // RowPieces of kernels/cuda/launch_shapes.h.
 inline int64_t GpuRowPieces(int64_t rows) { return std::clamp<int64_t>((rows + 63) / 64, 1, 128); }
 
-// On a GPU the weight's gradient has a kernel of its own, which reads x and dy again and writes the
-// sums of pieces, and one that adds these.
+// On a GPU the weight's gradient has two separate kernels: one reads x and dy again and writes the
+// sums of pieces, the other adds these.
 inline KernelCost CostOf(const ShortConvolutionBackwardCall& call, const PlannedKernels& kernels,
                          CallTensors tensors) {
   const ShortConvolutionCall& forward = call.forward;
@@ -89,15 +89,15 @@ inline KernelCost CostOf(const GatedDeltaRuleBackwardCall& call, const PlannedKe
                   (2 * rows + GpuRowPieces(rows)) * shape.value_heads) *
                  kBytesOfFloat;
   if (rows == 0) return cost;
-  // Written and read: a block's part of the scratch for each chunk again. The states of its tokens
-  // do not fit into a cache.
+  // Each chunk writes and reads its block's scratch anew, from memory: the states of its tokens do
+  // not fit into a cache.
   const int64_t floats = cuda::DeltaTokenFloats(shape) + 2 * rows * shape.value_heads +
                          cuda::DeltaKeptFloats(shape, shape.batch, shape.chunks(), shape.seq);
   cost.bytes += 2.0 * static_cast<double>(floats * kBytesOfFloat);
   const int64_t at_once = cuda::SequencesAtOnce(shape);
   const int64_t groups = (shape.batch + at_once - 1) / at_once;
   const int sums = (call.dlog_decay == nullptr ? 0 : 2) + (call.ddt_bias == nullptr ? 0 : 2);
-  // Two kernels of all tokens, a fill, three kernels of each chunk, and two of each sum.
+  // Two kernels over all tokens, a fill, three kernels for each chunk, and two for each sum.
   cost.launches = static_cast<int>(3 + 3 * shape.chunks() * groups) + sums;
   return cost;
 }

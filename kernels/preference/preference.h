@@ -33,10 +33,10 @@ enum class PreferenceKind : uint8_t {
   // 2024. A reward is beta log p. In the odds, log p is at most -1e-6.
   kOrpo,
   // w (1 - sigmoid(z)): Ethayarajh et al., "KTO", 2024. z = beta (log p - log r - KL) for an answer
-  // that is judged desirable, and its negative for an undesirable one; w is the weight of that
-  // judgement. KL = max(0, mean of log p - log r of mismatched answers, which belong to other
-  // prompts), a constant to the gradient. A reward is that of kDpo. The first answer of a pair is
-  // the judged one, the second the mismatched one.
+  // that is judged desirable, and its negative for an undesirable one; w is desirable_weight or
+  // undesirable_weight. KL = max(0, mean of log p - log r over mismatched answers, which belong to
+  // other prompts); the gradient treats it as a constant. Rewards as for kDpo. The first answer of
+  // a pair is judged, the second mismatched.
   kKto,
   // S(f(c) - f(r)) + center (f(c) + f(r))^2, f the score that a model with one output gives to an
   // answer: Bradley and Terry, 1952. The losses are -f, and one row of each answer counts. A reward

@@ -20,7 +20,7 @@ double Llama3Share(const RopeSpec& spec, double frequency) {
                     0.0, 1.0);
 }
 
-// Returns the index, as a real number, of the pair that makes `turns` turns within the original
+// Returns the index, as a real number, of the pair that makes `turns` rotations within the original
 // context.
 double PairThatTurns(const RopeSpec& spec, int64_t rotary_dim, double turns) {
   return static_cast<double>(rotary_dim) *

@@ -15,7 +15,7 @@
 
 namespace zeroth {
 
-// The rotation frequencies of a head's pairs, with Hugging Face's names. Pair i turns by
+// The rotation frequencies of a head's pairs, with Hugging Face's names. Pair i rotates by
 // theta^(-2 i / rotary_dim) radians for each position; models for longer contexts scale that down.
 struct RopeSpec {
   enum class Type : uint8_t {
@@ -29,9 +29,9 @@ struct RopeSpec {
   Type type = Type::kDefault;
   double factor = 1.0;
   double original_context = 0;  // positions of pre-training; for the last three types
-  // kLlama3: pairs that turn fewer than low_freq_factor times within the original context are
-  // slowed down by the factor; pairs that turn more than high_freq_factor times keep their
-  // frequency.
+  // kLlama3: frequencies of fewer than low_freq_factor rotations within the original context are
+  // divided by the factor; those of more than high_freq_factor rotations stay; between them, the
+  // two are blended.
   double low_freq_factor = 1.0;
   double high_freq_factor = 4.0;
   // kYarn: the same with beta_slow and beta_fast, and a ramp over the pairs between them.

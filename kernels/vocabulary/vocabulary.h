@@ -33,8 +33,8 @@ struct LocalIdsArgs {
                    // count; these stay -100, and the number of the others is written here
 };
 
-// The statistics of kernels/distillation and kernels/divergence begin with the kSoftmaxStatistics
-// ones, and their arguments with those below.
+// kernels/distillation and kernels/divergence derive their arguments from this struct. Their
+// statistics begin with the kSoftmaxStatistics ones.
 struct SoftmaxStatisticsArgs {
   Tensor logits;      // fp32 [rows, columns]
   int64_t begin = 0;  // the part of the vocabulary: columns [begin, begin + count)
@@ -149,8 +149,8 @@ struct PlanDividedLossCall {
 
 namespace kernels {
 
-// Check the arguments that losses share, for a loss of so many `statistics`, and set the fields of
-// `call`. Return false if an argument is wrong.
+// Check the arguments that losses share, for a loss with this number of `statistics`, and set the
+// fields of `call`. Return false if an argument is wrong.
 bool CheckPart(Operation& op, const SoftmaxStatisticsArgs& args, int64_t statistics,
                SoftmaxStatisticsCall& call);
 bool CheckPart(Operation& op, const PartGradientArgs& args, int64_t statistics,
