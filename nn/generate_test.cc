@@ -107,8 +107,8 @@ class GenerateTest : public ::testing::TestWithParam<const char*> {};
 TEST_P(GenerateTest, WithACacheLogitsAreThoseOfTheWholeSequence) {
   TinyModel tiny(GetParam());
   ASSERT_TRUE(tiny.model().SupportsCache());
-  // The lengths exceed windows and the original context, except for a model whose rotations depend
-  // on the length.
+  // The lengths exceed windows and the original context, except for models whose RoPE frequencies
+  // depend on the length.
   const int64_t valid = tiny.model().CacheValidUpTo();
   const std::vector<int32_t> tokens = tiny.RandomTokens(valid > 0 ? valid : 30);
   const std::vector<float> whole = tiny.LogitsOf(tokens);

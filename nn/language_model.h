@@ -33,8 +33,8 @@ struct ModelOptions {
   bool fp8 = false;
   // Only for a mixture of experts (MoeMlp).
   RouterOptions router;
-  // The head scores texts (LanguageModel::scores), also if the configuration has one that predicts
-  // tokens.
+  // The head scores texts (LanguageModel::scores), even if the configuration has a head that
+  // predicts tokens.
   bool scoring_head = false;
 };
 
@@ -62,7 +62,7 @@ class LanguageModel : public Module {
                               absl::FunctionRef<absl::Status(const HeadInputs&)> use);
   // True if Logits supports a cache. A custom model may return true if all of its attention and
   // convolutions come from nn/layers or nn/ops (CachedAttentionOp), and its positions begin at
-  // Context::first_position. A recurrence of its own must keep its state in Context::cache
+  // Context::first_position. A custom recurrence must keep its state in Context::cache
   // (KeyValueCache::State, SetNextState).
   virtual bool SupportsCache() const { return false; }
   // Above 0: sequences longer than this use other rotary frequencies (LongRoPE), so a cache filled
@@ -103,8 +103,8 @@ class LanguageModel : public Module {
   virtual float LogitCap() const { return 0; }
   // Transform of the logits, in the loss too; null: none. Owned by the model. Cannot be combined
   // with LogitCap(), and is ignored with scores(), as LogitCap() is. HfConfig() must describe it,
-  // under a model_type of its own: other programs would use the weights without it. The loss is
-  // then DividedCrossEntropyOp, with one more fp32 chunk of logits.
+  // under a separate model_type: other programs would use the weights without it. The loss is then
+  // DividedCrossEntropyOp, with one more fp32 chunk of logits.
   virtual const LogitTransform* logit_transform() const { return nullptr; }
   // The number of weights that every token is multiplied with, the head's included.
   virtual int64_t MatmulWeights() const = 0;

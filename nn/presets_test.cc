@@ -267,7 +267,7 @@ TEST(PresetsTest, OperationsOfWindowsInSomeLayers) {
   EXPECT_NEAR(flops_with(64) - flops_with(16), 6 * 1024 * 12 * (32.0 - seen), 1.0);
 }
 
-// Three of four layers have no attention: a matmul of a token's vectors with each state, three
+// Three of four layers have no attention. They multiply a token's vectors with each state three
 // times, and the taps of the convolution.
 TEST(PresetsTest, OperationsOfLinearAttention) {
   const nlohmann::json config = {{"model_type", "qwen3_5_text"},

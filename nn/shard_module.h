@@ -20,7 +20,7 @@ namespace zeroth {
 
 // Returns true if a module becomes a unit. It is called for every module but the root, children
 // before parents. `unwrapped_numel` counts the elements of parameters in the module and its
-// descendants, except for those of units below, and those that modules outside use too.
+// descendants, except for those in units below it and those shared with modules outside it.
 using WrapPolicy = std::function<bool(const Module& module, int64_t unwrapped_numel)>;
 
 // The default: a unit for each block (Module::is_block), and one for the experts of each layer,
@@ -28,8 +28,8 @@ using WrapPolicy = std::function<bool(const Module& module, int64_t unwrapped_nu
 WrapPolicy WrapBlocks();
 // A unit for each module with at least `min_numel` unwrapped elements.
 WrapPolicy WrapByMinNumel(int64_t min_numel);
-// The units of `others`, and one for each norm (Module::Role::kNorm), which can then have another
-// precision.
+// As `others`, with a unit for each norm (Module::Role::kNorm) in addition, so that norms can have
+// another precision.
 WrapPolicy WrapNorms(WrapPolicy others);
 // The whole model is one unit.
 WrapPolicy WrapNothing();

@@ -100,8 +100,8 @@ struct DecoderConfig {
   RopeSpec rope;
   // The number of tokens that a token attends to, itself and those before it; 0: all.
   int64_t window = 0;
-  // True: the layers of `full_layers` attend to all tokens and rotate by `rope`; the others have
-  // the window and rotate by `local_rope`, as in Gemma 3, or by `rope` as well if `one_rope`.
+  // True: the layers of `full_layers` attend to all tokens and use `rope`. The others have the
+  // window and use `local_rope`, as in Gemma 3, or `rope` as well if `one_rope`.
   bool mixes_windows = false;
   int64_t window_pattern = 0;  // without layer_types, every window_pattern-th layer is a full one
   std::vector<int64_t> full_layers;
@@ -128,8 +128,8 @@ struct DecoderConfig {
   int64_t experts = 0;
   int64_t experts_per_token = 0;
   int64_t expert_hidden = 0;
-  // The width of an expert that all tokens share, or a number of such experts, which are one of
-  // expert_hidden times as many columns. Both 0: there is none.
+  // The width of the expert that all tokens share. Alternatively the number of shared experts, each
+  // of width expert_hidden, which are computed as one. Both 0: no shared expert.
   int64_t shared_hidden = 0;
   int64_t shared_experts = 0;
   int64_t SharedHidden() const { return shared_hidden + shared_experts * expert_hidden; }

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What LanguageModel::FlopsPerToken counts of a decoder.
+// The sizes of a decoder that LanguageModel::FlopsPerToken needs.
 
 #include <cstdint>
 

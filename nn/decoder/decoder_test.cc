@@ -41,9 +41,9 @@ std::unique_ptr<LanguageModel> Build(const DecoderFamily& family, const nlohmann
   return *std::move(model);
 }
 
-// The gradients of a block's parameters and of its input against differences of what it computes.
-// `scale` multiplies the parameters: a norm behind a matmul is far from linear where its input is
-// small.
+// Compares the gradients of a block's parameters and of its input with finite differences of the
+// block. `scale` multiplies the parameters: a norm behind a matmul is far from linear where its
+// input is small.
 void CheckBlock(const DecoderFamily& family, float scale) {
   const std::unique_ptr<LanguageModel> model = Build(family, SmallConfig());
   auto* block = dynamic_cast<DecoderBlock*>(model->children()[1]);

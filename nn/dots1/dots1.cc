@@ -36,8 +36,8 @@ DecoderFamily Dots1() {
                        .field = &DecoderConfig::first_dense_layers,
                        .may_be_zero = true}});
   using Use = FixedKey::Use;
-  // Experts are not chosen by groups, and no layer has a window: transformers writes a size of
-  // windows by default, beside layer_types without one. It ignores the rest.
+  // Experts are not chosen by groups. No layer has a window: transformers writes a default window
+  // size, but layer_types selects no windowed layer. It ignores the other keys.
   family.fixed.insert(family.fixed.end(), {{"n_group", 1},
                                            {"topk_group", 1},
                                            {"sliding_window", nullptr, Use::kNoWindow},

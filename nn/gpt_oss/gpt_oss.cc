@@ -3,7 +3,7 @@
 // gpt-oss (OpenAI, "gpt-oss-120b & gpt-oss-20b model card", 2025): windows in every other layer,
 // from the first on; a sink in each head; biases on every projection; and experts with a clamped
 // SwiGLU, weighted by a softmax over the chosen ones. The names are those of Hugging Face's
-// GptOssForCausalLM, but each expert has parameters of its own, which that model stacks.
+// GptOssForCausalLM, but each expert has separate parameters, which that model stacks.
 
 #include "zeroth/nn/decoder/decoder_family.h"
 

@@ -42,7 +42,7 @@ struct LoraOptions {
   // The last parts of the names of adapted projections, as in "c_attn" or "self_attn.q_proj".
   // Empty: every linear layer of every block, as in QLoRA (Dettmers et al., 2023).
   std::vector<std::string> targets;
-  // Without targets: the experts of mixtures too, each with adapters of its own.
+  // Without targets: the experts of mixtures too, each with its own adapters.
   bool experts = true;
   // The ends of the names of modules whose parameters are trained in full beside the adapters, as
   // "embed_tokens" or "lm_head". Only layers match, not modules that contain others.
@@ -51,8 +51,8 @@ struct LoraOptions {
   // Not kNone: quantises the frozen weights of every linear layer of every block, as QLoRA does,
   // and of every expert. Embeddings, norms, biases, routers and the head stay as they are.
   PackedFormat base_format = PackedFormat::kNone;
-  // Formats of single weights of these by name, as in "model.layers.0.mlp.up_proj.weight",
-  // instead of base_format: those of the blocks of the model's file.
+  // Overrides base_format for the weights named here, as "model.layers.0.mlp.up_proj.weight", with
+  // the formats of the model's file.
   std::map<std::string, PackedFormat, std::less<>> base_formats;
 
   bool enabled() const { return rank > 0; }
@@ -80,7 +80,7 @@ struct LoraAdapter {
   Parameter* magnitude = nullptr;  // [out]; nullptr without options->dora
   WeightLayout layout = WeightLayout::kOutIn;
   const LoraOptions* options = nullptr;  // owned by the layer
-  // The part of the tokens that it computes: below 1 for one of several experts.
+  // The fraction of the tokens that it computes: below 1 for one of several experts.
   double share = 1;
 };
 
@@ -124,8 +124,7 @@ class LoraLinear : public Linear, public AdaptedModule {
 
   const LoraOptions lora_;
   std::vector<LoraAdapter> adapters_;
-  // The layer's parts, without the biases of those that have a magnitude, which does not scale
-  // biases.
+  // The layer's parts. Those with a magnitude lack their bias, since a magnitude must not scale it.
   std::vector<LinearPart> matmul_parts_;
 };
 

@@ -65,9 +65,8 @@ class RouterBias : public Module, public ReplicatedModule {
 
 // The experts of one layer, by default a separate unit (Role::kExperts). They are gathered
 // together, because a batch has tokens for most of them. If options.lora selects a projection, each
-// expert has an adapter of its own for it, with the names and initial values of a LoraLinear's.
-// options.lora may also select that frozen weights are packed, each expert's as a matrix of its
-// own.
+// expert has its own adapter for it, with the names and initial values of a LoraLinear's.
+// options.lora may also select that frozen weights are packed, each expert's matrix separately.
 class Experts : public PackingModule, public AdaptedModule {
  public:
   Experts(std::string name, const MoeOptions& options);

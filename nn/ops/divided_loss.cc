@@ -139,9 +139,9 @@ absl::Status DividedLoss::Prepare() {
                                1 + HasWholeTeacher() + (transform_ != nullptr)));
   chunk_rows_ = plan.chunk_rows;
   ZEROTH_ASSIGN_OR_RETURN(values_, FullValues(weight_));
-  // Deterministic pieces are not padded: targets do not count padding between several, and one
-  // piece must have the bits that it has beside others. A student's head is not padded, because its
-  // logits have the same columns as the teacher's.
+  // Deterministic pieces are not padded: local targets do not account for padding between pieces,
+  // and a piece must have the same bits alone as beside others. A student's head is not padded,
+  // because its logits have the same columns as the teacher's.
   const int64_t beyond = columns() % plan.column_step;
   const bool deterministic = ranks_ != nullptr && ranks_->options().deterministic > 0;
   if (deterministic || beyond == 0 || HasWholeTeacher()) return absl::OkStatus();

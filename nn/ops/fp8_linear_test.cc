@@ -1,6 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Forward and backward against matmuls in double of values that are rounded here, by arithmetic.
+// Compares forward and backward with matmuls in double, of values that the test rounds
+// arithmetically.
 
 #include "zeroth/nn/ops/fp8_linear.h"
 

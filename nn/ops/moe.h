@@ -16,7 +16,7 @@ namespace zeroth {
 
 // x [.., dim] → logits, fp32 [.., experts], of a router's weight [experts, dim] and bias [experts]
 // or nullptr, whatever the type of x and of the weight: neither the logits nor their gradient are
-// rounded to it, and backward's matmuls have fp32 operands. Of fp32 it is LinearOp.
+// rounded to it, and backward's matmuls have fp32 operands. For fp32 it is LinearOp.
 absl::StatusOr<Value> Fp32RouterOp(Context& context, const Value& x, Parameter& weight,
                                    Parameter* bias = nullptr);
 

@@ -243,8 +243,8 @@ constexpr int64_t kHidden = 8;
 constexpr int64_t kRank = 2;
 constexpr float kScale = 1.75f;
 
-// Three projections of experts, with adapters or without, in four pieces each or whole. Of frozen
-// weights, the biases of one projection are frozen too.
+// Three projections of experts, with adapters or without, in four pieces each or whole. If weights
+// are frozen, so are the biases of one projection.
 struct TinyExperts {
   TinyExperts(Bench& bench, bool divided, bool adapted, bool biased) {
     for (ExpertProjection* projection : {&gate, &up, &down}) {
@@ -447,7 +447,7 @@ TEST(ExpertsTest, PackedWeightsAreUnpackedTogether) {
   constexpr PackedFormat kNf4 = PackedFormat::kNf4;
   ExpectUnpacked(5, 64, {kInt8, kInt8, kInt8}, 1);
   ExpectUnpacked(5, 64, {kNf4, kNf4, kNf4}, 1);
-  // Of two formats.
+  // Weights of two formats.
   ExpectUnpacked(5, 64, {kNf4, kInt8, kInt8}, 2);
   ExpectUnpacked(5, 64, {kNf4, kInt8, kNf4}, 3);
   // Two experts at a time.

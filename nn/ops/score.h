@@ -9,11 +9,11 @@
 
 namespace zeroth {
 
-// The loss of a head with one output, weight [1, dim]: that of context.objective(), which must be
-// set, of the negative scores of hidden [batch, seq, dim], as if they were losses of tokens.
-// Targets, int32 [batch, seq], that are -100 do not count; their losses are not 0, and the
-// objective's weights must be 0 there. Scores are fp32. As LinearCrossEntropyOp, it computes its
-// gradients together with the loss, so that no other operation may follow.
+// The loss of a head with one output, weight [1, dim]. Computes the scores of hidden [batch, seq,
+// dim], and passes the negative scores to context.objective(), which must be set, in place of the
+// losses of tokens. Targets, int32 [batch, seq], that are -100 do not count; their losses are not
+// 0, and the objective's weights must be 0 there. Scores are fp32. As LinearCrossEntropyOp, it
+// computes its gradients together with the loss, so that no other operation may follow.
 absl::StatusOr<Value> ScoreLossOp(Context& context, const Value& hidden, Parameter& weight,
                                   const Tensor& targets);
 

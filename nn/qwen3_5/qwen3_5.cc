@@ -1,9 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // The dense text models of Qwen3.5: gated DeltaNets in most layers (Yang et al., "Gated Delta
-// Networks", 2025), and in the others Qwen3's attention with gates of its output and a part of each
-// head rotated; norms scaled by 1 + weight. The names are those of Hugging Face's
-// Qwen3_5ForCausalLM.
+// Networks", 2025), and in the others Qwen3's attention, with gated outputs and RoPE on a part of
+// each head. Norms scale by 1 + weight. The names are those of Hugging Face's Qwen3_5ForCausalLM.
 
 #include "zeroth/nn/decoder/decoder_family.h"
 
@@ -46,8 +45,8 @@ DecoderFamily Qwen35() {
                       {"linear_value_head_dim", &DecoderConfig::linear_value_dim},
                       {"attention_bias", &DecoderConfig::qkv_bias},
                       {"attention_bias", &DecoderConfig::attention_out_bias}});
-  // mamba_ssm_dtype is the dtype of states, always fp32 here. The mtp_ keys are about layers that
-  // predict further tokens, which are not read.
+  // mamba_ssm_dtype is the dtype of states, always fp32 here. The mtp_ keys describe layers for
+  // multi-token prediction, which are not read.
   family.fixed.insert(family.fixed.end(),
                       {{"attn_output_gate", true, Use::kRead},
                        {"mamba_ssm_dtype", "float32", Use::kUnused},
