@@ -1,6 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// AdamW with moments in bf16 and in 8 bits, and on bf16 parameters without masters, on real ranks.
+// Tests AdamW with moments in bf16 and in 8 bits, and on bf16 parameters without masters, on real
+// ranks.
 
 #include <cmath>
 #include <cstdint>

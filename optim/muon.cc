@@ -79,8 +79,7 @@ bool Muon::IsOwn(const Unit& unit, int index) const {
   return unit.takes_gradient(index) && UsesMuon(unit.parameter(index), options_.muon);
 }
 
-// Finds the ranks of the first matrix that is divided among tensor ranks, or of the first one if
-// none is.
+// Sets ranks_ to those of the matrix that is divided into the most parts, the first if several are.
 absl::Status Muon::FindRanks() {
   const Unit* of = nullptr;
   const Parameter* found = nullptr;

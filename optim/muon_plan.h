@@ -62,9 +62,9 @@ std::vector<MuonMatrix> MatricesOf(const Parameter& parameter, const MuonOptions
 std::vector<std::vector<int>> AssignByCost(absl::Span<const double> costs, int workers);
 
 // The ranks to which Muon's matrices are assigned: the owners of pieces, copy after copy. If tensor
-// ranks hold a part of each matrix, its owners are the owners of all parts, part after part. A
-// matrix that every tensor rank holds whole, beside such ones, then has as many equal owners: a
-// router, or LoRA's A of a layer that is divided by its outputs.
+// ranks hold parts of matrices, the owners of a matrix are those of all its parts, part after part.
+// Other matrices, which every tensor rank holds whole, then have the same ranks as owners, with
+// equal values: a router, or LoRA's A of a layer that is divided by its outputs.
 struct MuonRanks {
   const MeshView* view = nullptr;
   int parts = 1;
@@ -89,8 +89,8 @@ absl::StatusOr<MuonRanks> MuonRanksOf(Mesh& mesh, const Unit& unit, const Parame
 absl::Status ExpectRanks(const MuonRanks& ranks, const Mesh& mesh, const Unit& unit,
                          const Parameter& parameter);
 
-// Returns a matrix, fp32 [numel], from what its owners on `parts` tensor ranks hold, which lies end
-// to end in `from`: its parts, or the same matrix as many times. Enqueued.
+// Returns a matrix, fp32 [numel], from what its owners on `parts` tensor ranks hold, end to end in
+// `from`: its parts or, if it is not divided, `parts` copies of it. Enqueued.
 absl::StatusOr<Tensor> JoinParts(Kernels& kernels, const Parameter& parameter, int parts,
                                  const Tensor& from);
 // The reverse: returns what the owners hold of the matrix, end to end. Enqueued.

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The optimizer and the gradient norm on offloaded state, compared with state in memory.
+// Compares the optimizer and the gradient norm on offloaded state with those on state in memory.
 
 #include "zeroth/strategies/offload.h"
 

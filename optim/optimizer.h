@@ -53,7 +53,7 @@ struct MuonOptions {
 // The options of all optimizers, as the trainer's flags give them. An optimizer refuses values that
 // it does not support.
 struct OptimizerOptions {
-  double lr = 1e-3;  // of steps without another rate
+  double lr = 1e-3;  // of steps that are not given another rate
   double beta1 = 0.9;
   double beta2 = 0.95;
   double eps = 1e-8;

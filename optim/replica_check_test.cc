@@ -74,7 +74,7 @@ absl::Status CheckAfter(const Layout& layout, const Damage& damage) {
         states.insert(states.end(), averages.begin(), averages.end());
         ZEROTH_RETURN_IF_ERROR(damage(rank, states));
         verdicts[static_cast<size_t>(world.rank())] = CheckReplicas(*rank.sharding, states);
-        // Training can go on after it: nothing is left gathered.
+        // Training can continue after it: every unit is resharded.
         return rank.Backward(Draw(kMatrix, "dm"), Draw(kVector, "dv"));
       });
   EXPECT_TRUE(ran.ok()) << ran;

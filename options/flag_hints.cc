@@ -11,7 +11,7 @@
 namespace zeroth {
 namespace {
 
-// Flags here, and their names in transformers, TRL, axolotl, torchtitan, PyTorch's recipes and
+// Zeroth's flags, and their names in transformers, TRL, axolotl, torchtitan, PyTorch's recipes and
 // FSDP, DeepSpeed, Megatron-LM, nanoGPT, llm.c and earlier versions of Zeroth.
 constexpr NamedElsewhere kElsewhere[] = {
     {"--steps", "max_steps max_iters train_iters num_steps iterations"},

@@ -126,13 +126,13 @@ TrainerOptions FrozenTrainerOptionsFor(const TrainOptions& options, absl::string
   // Nothing is updated, so that the optimizer is one that needs no parameters.
   TrainerOptions frozen = TrainerOptionsFor(options, timeline);
   frozen.unit_prefix = absl::StrCat(role, " ");
-  // Quantised gathers would take their codes of rounded weights, or of other shards.
+  // Quantised gathers would compute their codes from rounded weights, or from other shards.
   if (!options.quantized_weights) {
     if (options.param_dtype == DType::kBFloat16) {
       frozen.sharding.mixed_precision.master_dtype = DType::kBFloat16;
     }
-    // A teacher's step is a micro-batch, each of which would gather the slices across groups again,
-    // to save masters that are no larger than these slices unless they have another type.
+    // Each micro-batch is a separate step of a teacher, and would gather its slices across groups
+    // again. That would save only masters which, in the same type, are no larger than the slices.
     frozen.sharding.strategy_options.shard_optimizer_over_world = false;
   }
   frozen.activation_checkpointing = ActivationCheckpointing::kNone;

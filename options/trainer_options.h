@@ -14,9 +14,9 @@ namespace zeroth {
 // `options` must have passed Validate.
 TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline);
 // Returns the options of a trainer beside that one, whose model is computed and not trained: `role`
-// names it in timelines and messages ("teacher"). The caller freezes its parameters. Its masters
-// have the type in which they are computed, and are sharded inside shard groups even if those of
-// the trainer are sharded over all ranks, where that changes no bit, as nothing updates them.
+// names it in timelines and messages ("teacher"). The caller freezes its parameters. Nothing
+// updates its masters. So, where that changes no bit, they are stored in param_dtype, and are
+// sharded inside shard groups even if the trainer's are sharded over all ranks.
 TrainerOptions FrozenTrainerOptionsFor(const TrainOptions& options, absl::string_view role,
                                        Timeline* timeline);
 

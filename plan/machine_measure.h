@@ -19,7 +19,7 @@ namespace zeroth {
 // in `dtype`: the median of several rounds, each as long as its slowest rank. This is a
 // measurement, not a vendor's peak, and a step may be faster. On a device that is emulated, one
 // small matmul is measured instead. Collective; about a second. Returns 0 if a rank has no memory
-// for such matrices; training may go on.
+// for such matrices, which need not end the training.
 absl::StatusOr<double> MeasureGemmRate(Communicator& world, Device& device, Kernels& kernels,
                                        DType dtype);
 

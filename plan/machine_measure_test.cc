@@ -16,7 +16,7 @@ namespace {
 constexpr int kRanks = 2;
 constexpr int64_t kPlenty = int64_t{1} << 30;
 
-// Expects that each rank, with its memory limited to these bytes, knows the rate or does not.
+// Limits the memory of the two ranks, and expects that both know the rate, or neither.
 absl::Status ExpectRate(int64_t limit_of_first, int64_t limit_of_second, bool is_known) {
   return RunLocalRanks(kRanks, [&](Communicator& world) -> absl::Status {
     DeviceOptions options;
