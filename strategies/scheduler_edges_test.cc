@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Edge cases of a step: ranks that use different units, forwards without a backward, gathers
+// Tests edge cases of a step: ranks that use different units, forwards without a backward, gathers
 // between the update and the step's end, options set too late, units of another sharding, and the
 // memory of 16-bit gradients.
 
@@ -245,9 +245,9 @@ TEST(SchedulerEdgesTest, UnitsOfNobodyAndOfOthersAreRefused) {
       absl::OkStatus());
 }
 
-// Gradients of a step's only micro-batch are in 16 bits, sums of several in fp32: the middle unit's
-// gradients are too large for a small buffer of the former, though not for one of the latter, and
-// must not have buffers of a third size.
+// The gradients of a single micro-batch have 16 bits, sums of several have 32. The middle unit's
+// gradients exceed a small 16-bit buffer but not a small fp32 one, and must not have buffers of a
+// third size.
 TEST(SchedulerEdgesTest, LowPrecisionGradientsTakeTurnsInBuffersOfTwoSizes) {
   EXPECT_EQ(RunToyRanks(2,
                         [](Communicator& world, Device& device) -> absl::Status {

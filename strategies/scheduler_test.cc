@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The scheduler's timing: number and order of collectives, buffers, and calls in the wrong order.
-// The strategy suite tests the results under every strategy.
+// Tests the scheduler: the number, order and overlap of collectives, the number of buffers, and
+// calls in the wrong order. The strategy suite tests the results under every strategy.
 
 #include "zeroth/strategies/scheduler.h"
 
@@ -565,8 +565,9 @@ TEST(SchedulerTest, RecomputingABlockGathersNoneThatIsDoneWith) {
                           CallCounter calls(*sharding);
                           for (int step = 0; step < 3; ++step) {
                             ZEROTH_RETURN_IF_ERROR(RecomputingStep(*sharding));
-                            // All in forward and in backward. A norm's second gather is that of its
-                            // recomputed forward, which stays until its backward.
+                            // All units are gathered in forward and again in backward. A norm's
+                            // second gather is for its recomputed forward, and stays for its
+                            // backward.
                             ZEROTH_TOY_EXPECT(calls.Take(CollectiveOp::kAllGather) == 2 * 6);
                           }
                           return CheckAtRest(*sharding);
@@ -604,8 +605,8 @@ absl::Status RecomputingStepOf(Sharding& sharding, size_t inside) {
   return scheduler.FinishBackward();
 }
 
-// A recomputed block has four nested units. Those that get a buffer beside the block's stay
-// gathered for their backward, at least one. The others are gathered a third time.
+// A recomputed block has four nested units. Besides the block's, each free buffer keeps a nested
+// unit gathered for its backward, at least one. The others are gathered a third time.
 TEST(SchedulerTest, RecomputedUnitsStayGatheredWithinTheBuffers) {
   constexpr int kInside = 4;
   constexpr int kBlocksOfFive = 3;
@@ -656,8 +657,8 @@ TEST(SchedulerTest, RecomputedUnitsStayGatheredWithinTheBuffers) {
   }
 }
 
-// A chosen prefetch is gathered in any case, and kept units give way to it: the block, the unit in
-// use and the next one are the least.
+// An explicit prefetch is always gathered, and kept units are freed for it. At least the block, the
+// unit in use and the next one are gathered.
 TEST(SchedulerTest, KeptUnitsGiveWayToAChosenPrefetch) {
   constexpr size_t kInside = 4;
   for (const int buffers : {1, 3, 4, 5}) {

@@ -1,6 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Sharding's interface: the arguments that it refuses, and the memory and traffic of strategies.
+// Tests Sharding's interface: the arguments that it refuses, and the memory and traffic of
+// strategies.
 
 #include "zeroth/strategies/sharding.h"
 

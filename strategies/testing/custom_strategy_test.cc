@@ -33,8 +33,8 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 // ZeRO stage 1 over flat units: every rank sees all gradients, and keeps what its optimizer reads.
-// It costs twice the gradient traffic of shard_grad_op, but gives access to full gradients. They
-// are sent in as many pieces as its option says.
+// It costs twice the gradient traffic of shard_grad_op, but gives access to full gradients. The
+// strategy's option sets the number of pieces in which they are sent.
 class AllReduceShard : public ShardingStrategy {
  public:
   using ShardingStrategy::ShardingStrategy;

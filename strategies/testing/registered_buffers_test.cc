@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Buffers registered with a transport: which of them are kept, and that gathers use them.
+// Tests which buffers registered with a transport are kept, and that gathers use them.
 
 #include <cstdint>
 #include <memory>

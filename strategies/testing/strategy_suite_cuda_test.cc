@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The strategy suite with ranks that share a GPU, of which strategies know nothing.
+// Runs the strategy suite with ranks that share a GPU. Strategies have no code for GPUs.
 
 #include <string>
 #include <vector>

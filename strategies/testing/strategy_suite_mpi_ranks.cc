@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The strategy suite as one rank runs it: strategy_suite_mpi_test.cc starts as many as the world
-// sizes of the tests that it filters.
+// Runs the strategy suite on one rank. strategy_suite_mpi_test.cc selects tests, and starts as many
+// ranks as their world size.
 
 #include <string>
 #include <vector>

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The strategy suite with ranks in processes that communicate by MPI. Results have the same bits as
-// with the local back end, with which the suite computes the expected values.
+// Runs the strategy suite with ranks in processes that communicate by MPI. Results must have the
+// bits of the local back end, with which the suite computes the expected values.
 
 #include <string>
 

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The strategy suite with as many ranks as NCCL can have here. Results have the same bits as with
+// Runs the strategy suite with as many ranks as NCCL can have here. Results must have the bits of
 // the local back end, with which the suite computes the expected values.
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The programs of every strategy and option, on the rank in the middle of the world, against the
-// text in unit_programs.txt. A changed file means that other data is gathered, sent, rounded or
+// Compares the programs of every strategy and option, on the rank in the middle of the world, with
+// the text in unit_programs.txt. A difference means that other data is gathered, sent, rounded or
 // stored. The strategy suite tests the values.
 
 #include <memory>
