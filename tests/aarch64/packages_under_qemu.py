@@ -23,8 +23,8 @@ import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 SECONDS = 1800  # at most, for a command
-# Mounts the namespace's own list of emulators and names qemu for the ELF files of aarch64 there. F opens it at once, so that
-# it is also found from the root folder.
+# Mounts a binfmt_misc for this namespace only, and registers qemu there for aarch64's ELF files. The flag F opens qemu at
+# once, so that it also works inside the chroot.
 NAMESPACE = r"""
 set -e
 root="$1" work="$2"

@@ -322,7 +322,7 @@ TEST(TrainCliTest, ASignalEndsAfterTheStepSavesAndExitsWithItsOwnCode) {
           std::string("ends it at once and loses the whole run")}) {
       EXPECT_NE(errors.find(words), std::string::npos) << words << " in " << errors;
     }
-    // The run goes on to the bits of one that nothing interrupted.
+    // The continued run ends with the bits of an uninterrupted one.
     const std::string steps = "--steps=" + std::to_string(summary["steps"].get<int64_t>() + 3);
     const Outcome resumed = RunTrainer(With(Reference(out), {steps, "--resume=auto"}));
     EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
@@ -344,7 +344,7 @@ TEST(TrainCliTest, TheTimeLimitEndsTheRunAsASignalDoes) {
   const nlohmann::json& summary = lines.back()["summary"];
   EXPECT_EQ(summary["interrupted"], true);
   EXPECT_FALSE(fs::exists(out / "final"));
-  // A run that goes on gets its own time.
+  // The time of the first run does not count in the resumed one.
   const int64_t steps = summary["steps"].get<int64_t>();
   const Outcome resumed =
       RunTrainer(With(Reference(out), {"--steps=" + std::to_string(steps + 2), "--resume=auto"}));
@@ -427,7 +427,7 @@ TEST(TrainCliTest, FineTuningHasDefaultsThatItNames) {
   const std::string refused = output("long", {"--seq_len=128"});
   EXPECT_NE(refused.find("--seq_len=128: the model has 64 positions"), std::string::npos)
       << refused;
-  // The rows of the tokens above have a length of their own.
+  // The rows of tokens above determine the sequence length; text does not.
   Write(Scratch() / "text.txt", std::string(5000, 'a'));
   const std::string lengths = output("lengths", {"--seq_len=0", "--tokenizer=byte",
                                                  "--data=" + (Scratch() / "text.txt").string()});

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The output of a run, used without the run: checkpoints and adapters that become models, and
-// adapters that are trained further.
+// Uses what a run has left behind: converts checkpoints and adapters to models, and continues to
+// train adapters.
 
 #include <sys/wait.h>
 

@@ -53,8 +53,8 @@ void ExpectSuccess(const RankLogs& ranks) {
   }
 }
 
-// Trains in processes of a group of `world_size`, each with `more` options, and expects the bits of
-// as many threads with `flags`. Returns the processes' logs.
+// Trains in `world_size` processes, each with `more` options, and expects the bits of a run with
+// `flags` on that many threads. Returns the processes' logs.
 RankLogs ExpectTheBitsOfThreads(int world_size, const Flags& flags, const Flags& more = {}) {
   std::vector<int> all(static_cast<size_t>(world_size));
   std::iota(all.begin(), all.end(), 0);

@@ -144,8 +144,8 @@ zeroth::GgufBlock BlockOf(zeroth::PackedFormat format) {
                                                : zeroth::GgufBlock::kQ6_K;
 }
 
-// The directory's weights, quantised row by row and dequantised: a file has the rows of queries and
-// keys in another order.
+// Expects the directory's weights, quantised row by row and dequantised, since a file has the rows
+// of queries and keys in another order.
 TEST(TrainPackedBaseTest, AnExportOfAGgufFileHasItsDequantisedWeights) {
   struct Case {
     int hidden_size;
@@ -211,8 +211,8 @@ TEST(TrainPackedBaseTest, AGgufFileIsAModel) {
   EXPECT_EQ(full.exit_code, 0) << full.output << full.errors;
 }
 
-// Trains on text and on conversations by the file's vocabulary and template: the bits of training
-// with the directory that the file was made from.
+// Training with the file's vocabulary and template, on text and on conversations, has the bits of
+// training with the directory that the file was made from.
 TEST(TrainPackedBaseTest, AGgufFileHasItsTokenizer) {
   const fs::path config = Scratch() / "words.json";
   Write(config, nlohmann::json{{"model_type", "llama"},
@@ -296,8 +296,7 @@ TEST(TrainPackedBaseTest, AGgufFileHasItsTokenizer) {
   EXPECT_TRUE(absl::StrContains(refused.errors, "which has no tokenizer files")) << refused.errors;
 }
 
-// Value heads are in another order in the file, in which the columns of a matrix are not moved as
-// blocks.
+// Value heads have another order in the file, and a matrix's columns cannot be reordered as blocks.
 TEST(TrainPackedBaseTest, AQwen35IsTrainedFromAGgufFile) {
   const fs::path base = "tests/testdata/qwen3_5_gguf";
   const auto stored = zeroth::HfDirectory::Open(base.string());

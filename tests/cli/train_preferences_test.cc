@@ -249,8 +249,8 @@ TEST(TrainPreferencesTest, TheReferenceMayBeAnotherModel) {
   EXPECT_NEAR(adapters["loss"].get<double>(), there["loss"].get<double>(), 1e-5);
 }
 
-// Routers of a reference compute in the same type, and it needs neither experts nor biases for what
-// the options say about those of the model that is trained.
+// --router_dtype also applies to the reference's routers. But router options do not require that
+// the reference has experts or router biases.
 TEST(TrainPreferencesTest, TheReferenceMayHaveOtherExperts) {
   const std::string dots1 = "tests/testdata/dots1_tiny";
   const Flags run = {"--objective=dpo", "--init_from=" + dots1, "--param_dtype=bf16",

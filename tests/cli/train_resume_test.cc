@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Runs that are killed, damaged, moved to other ranks and resumed, against an undisturbed run.
+// Compares runs that are killed, damaged, moved to other ranks and resumed with an undisturbed run.
 
 #include <signal.h>
 #include <sys/resource.h>
@@ -86,8 +86,8 @@ bool HasEnded(pid_t child) {
          info.si_pid == child;
 }
 
-// Waits until the run has finished a step of at least that number and has a checkpoint, which may
-// be written in the background, and kills it.
+// Waits until the run has finished this step or a later one and has a checkpoint, perhaps written
+// in the background. Then kills it.
 void KillAfterStep(pid_t child, const fs::path& out, size_t step) {
   const auto is_there = [&] {
     return Steps(out).size() >= step && fs::exists(out) && !Checkpoints(out).empty();
@@ -423,7 +423,7 @@ TEST(TrainResumeTest, ForeignShardsAndEditedIndexesArePassedOver) {
   MakeCheckpoints(out);
   const fs::path whole = Scratch() / "whole";
   fs::copy(out, whole, fs::copy_options::recursive);
-  // As long as its own, and intact in itself.
+  // A shard of another checkpoint, intact and as long as this checkpoint's own.
   fs::copy_file(out / "step-00000008/rank-00001-of-00002.safetensors",
                 out / "step-00000012/rank-00001-of-00002.safetensors",
                 fs::copy_options::overwrite_existing);
@@ -491,8 +491,8 @@ TEST(TrainResumeTest, AFullDiskEndsTheRunInTheEndAndSparesWhatIsThere) {
     // Enough for the model that is written at the end, not for half of the training state.
     limit.rlim_cur = 700'000;
     ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
-    // More saves than there are host buffers, so that the third failure is known before the last
-    // save. In the background a fourth may have begun before that.
+    // There are more saves than host buffers, so that the third failure is known before the last
+    // save. In the background a fourth may have begun by then.
     const Outcome full =
         RunTrainer(With(Training(out, 40), {"--checkpoint_every=2", "--resume=auto", async}));
     ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);

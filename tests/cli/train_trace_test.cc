@@ -130,8 +130,8 @@ TEST(TrainTraceTest, HoldsEveryUnitOfEveryRank) {
         EXPECT_GE(collectives[i].begin, gathers[i].begin);
         EXPECT_GT(collectives[i].bytes, 0);
       }
-      // Collectives end before their unit is used, and gradients before they are reduced. The slice
-      // of a gather ends later, after the event for which the forward waits.
+      // Gathers end before their unit is used, and gradients before their reduction begins. The
+      // slice in the trace ends a little later than the event for which the forward waits.
       EXPECT_LE(collectives[0].end, Named(trace, rank, "forward " + unit)[0].end) << unit;
       for (int i = 0; i < kTraced; ++i) {
         const auto at = static_cast<size_t>(i);

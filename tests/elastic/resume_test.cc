@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The trainer with a deterministic batch: ranks and strategies change from checkpoint to
-// checkpoint, and the run is that of a single rank.
+// With a deterministic batch, ranks and strategies may change from checkpoint to checkpoint, and
+// the run has the bits of a single rank's.
 
 #include <string>
 #include <utility>

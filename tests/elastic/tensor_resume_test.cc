@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The trainer with layers that are divided among ranks: the number of tensor ranks, the number of
-// ranks and the strategy change from checkpoint to checkpoint, and the plain model is written.
+// Resumes training with tensor parallelism: the number of tensor ranks, the world size and the
+// strategy change from checkpoint to checkpoint, and the exported model is plain.
 
 #include <string>
 
@@ -100,7 +100,7 @@ TEST(TensorResumeTest, HopsOfAdaptersKeepTheBits) {
   ExpectThatHopsKeepTheBits(out, fixed, {"--world_size=4"}, {"--strategy=no_shard"},
                             {"final/model.safetensors", "final_ema/model.safetensors",
                              "final_adapter/adapter_model.safetensors"});
-  // The adapter goes on in divided layers.
+  // Training of the adapter continues in divided layers.
   MustRun(Training(out / "again", {"--world_size=2", "--tensor_parallel=2",
                                    "--init_adapter=" + (out / "4/final_adapter").string()}));
 }
@@ -152,8 +152,8 @@ TEST(TensorResumeTest, HopsOfExpertsKeepTheBits) {
   EXPECT_TRUE(Model(out / "parts") == Model(out / "whole"));
 }
 
-// Without them the training is the same within rounding, and sampling, clipping and saving work as
-// usual.
+// Without deterministic pieces the results agree within rounding, and sampling, clipping and saving
+// work as usual.
 TEST(TensorResumeTest, HopsWithoutFixedPiecesTrainTheSameModel) {
   const fs::path out = Scratch();
   const Flags batch = {"--global_batch_size=8", "--lr=1e-3"};
@@ -177,8 +177,9 @@ TEST(TensorResumeTest, HopsWithoutFixedPiecesTrainTheSameModel) {
   EXPECT_NE(again.output.find("eval"), std::string::npos) << again.output;
 }
 
-// The shards of parts are sent in int8; sums of activations stay as they are. All tensor ranks
-// round their replicated state alike, or the comparison before each checkpoint would end the run.
+// Shards are sent in int8; sums of activations over tensor ranks are not quantised. All tensor
+// ranks round their replicated state alike, or the comparison before each checkpoint would end the
+// run.
 TEST(TensorResumeTest, Int8TrafficOfPartsTrainsAsThatOfWholeParameters) {
   const fs::path out = Scratch();
   const Flags batch = {"--global_batch_size=8", "--lr=1e-3"};

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A deterministic batch: runs at every world size and under every strategy give the same bits.
+// With a deterministic batch, runs at every world size and under every strategy give the same bits.
 
 #include <cstdint>
 #include <string>

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A run with a straggler, whose updates are slow from the fourth step on: the others' waits
-// identify it. Ranks are threads or processes.
+// Trains with a straggler, whose updates are slow from the fourth step on. The other ranks' waits
+// must identify it. Ranks are threads or processes.
 
 #include <string>
 

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A whole run in which a parameter becomes NaN after the second update: its messages, and when it
-// ends. Ranks are threads or processes.
+// Makes a parameter NaN after the second update of a run, and checks the messages and the step at
+// which the run ends. Ranks are threads or processes.
 
 #include <string>
 

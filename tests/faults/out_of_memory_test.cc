@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A run whose ranks run out of memory in a step: their messages, and that the run fits with their
+// Lets ranks run out of memory in a step. Checks their messages, and that the run fits with their
 // advice. Ranks are threads or processes.
 
 #include <string>

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A whole run in which one bit of one rank's optimizer state flips. Ranks are threads or processes.
+// Flips one bit of one rank's optimizer state in a run. Ranks are threads or processes.
 
 #include <string>
 

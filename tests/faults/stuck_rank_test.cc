@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A run in which one rank hangs in its update: the report that the others write when they have
+// Lets one rank hang in its update, and checks the report that the others write when they have
 // waited long enough. Ranks are threads or processes.
 
 #include <signal.h>

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The trainer on conversations: the same bits at every layout, a mean over the targets that count,
-// a resumed run, and errors for unusable data.
+// Trains on conversations: the same bits under every layout, a mean over the targets that count, a
+// resumed run, and errors for unusable data.
 
 #include "zeroth/data/chat/conversations.h"
 
@@ -414,7 +414,7 @@ TEST_F(ConversationRunTest, ExportsHaveAllFilesOfTheTokenizer) {
   }
 }
 
-// The template of records with tools lies in a directory of its own, which an export does not have.
+// The template for records with tools lies in a separate directory, which an export does not have.
 TEST_F(ConversationRunTest, ExportsHaveTheTemplateForTools) {
   const std::string tool_use =
       "{% for tool in tools %}{{ '<|im_start|>' + tool.function.name + '<|im_end|>\\n' }}"
@@ -485,7 +485,8 @@ TEST_F(ConversationRunTest, ConversationsInARowDoNotSeeEachOther) {
     EXPECT_EQ(run.exit_code, 0) << run.output;
     return Metrics(dir_ / out).at(0).value("eval_loss", 0.0);
   };
-  // The shorter rows hold the longest conversation, and others together than the longer ones.
+  // The shorter rows still hold the longest conversation, and pack the conversations differently
+  // than the longer rows.
   const double apart = loss(80, "document");
   EXPECT_NEAR(loss(127, "document"), apart, 1e-5 * apart);
   EXPECT_NEAR(loss(127, "auto"), apart, 1e-5 * apart);

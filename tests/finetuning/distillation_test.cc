@@ -1,8 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Training on a teacher's likeliest tokens, and on a teacher that is computed beside the student,
-// against torch and TRL in float64 (tests/testdata/distillation), and under every layout; and what
-// is refused.
+// Compares distillation with torch and TRL in float64 (tests/testdata/distillation), from files of
+// a teacher's likeliest tokens and from a teacher that runs beside the student. Also tests every
+// layout, and the options that are refused.
 
 #include <cmath>
 #include <cstdint>

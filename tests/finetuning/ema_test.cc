@@ -35,7 +35,7 @@ absl::StatusOr<Averaged> Train(const TinySetup& setup) {
     }
     ZEROTH_RETURN_IF_ERROR(rank.trainer.ema()->Swap());
     ZEROTH_RETURN_IF_ERROR(average.PutWeights(rank.trainer.sharding()));
-    // Training goes on with the weights only.
+    // Training continues with the weights, not with their average.
     EXPECT_EQ(rank.Step(kSteps, 1e-2).status().code(), absl::StatusCode::kFailedPrecondition);
     return rank.trainer.ema()->Swap();
   });

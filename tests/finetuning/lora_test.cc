@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Whole models with LoRA adapters: against full fine-tuning, across strategies, in memory and
-// traffic, and as read by other programs.
+// Tests whole models with LoRA adapters: compared with full fine-tuning, across strategies, their
+// memory and traffic, and as other programs read them.
 
 #include <cmath>
 #include <cstdint>
@@ -374,7 +374,8 @@ TEST(LoraTensorTest, GradientsAndStepsAreThoseOfUndividedLayers) {
   }
 }
 
-// Muon joins the divided one of A and B, and takes the whole one, a router or saved modules once.
+// Of A and B one is divided, whose parts Muon joins. The other, a router and saved modules are
+// whole on every tensor rank, and are updated once.
 TEST(LoraTensorTest, MuonGivesTheSameBitsFromFixedPieces) {
   for (const char* model : {"gpt2_tiny", "llama_tiny", "qwen3_5_tiny", "qwen3_moe_tiny"}) {
     const auto train = [&](const char* strategy, int tensor_ranks) {

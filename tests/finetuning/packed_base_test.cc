@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// LoRA beside frozen weights in few bits (QLoRA): a run has the bits of one whose frozen weights
-// are the restored ones in full, and the same bits under every strategy.
+// LoRA on packed frozen weights (QLoRA) has the bits of LoRA on the same weights unpacked, and the
+// same bits under every strategy.
 
 #include <algorithm>
 #include <array>

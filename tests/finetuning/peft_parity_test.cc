@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Adapters that PEFT wrote or reads, trained further by this project and by PEFT in float64
+// Trains adapters that PEFT wrote, or will read, and compares with PEFT in float64
 // (tests/testdata/peft).
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Training on preference pairs against TRL in float64 (tests/testdata/preferences), and under every
-// layout.
+// Compares training on preference pairs with TRL in float64 (tests/testdata/preferences), under
+// every layout.
 
 #include <algorithm>
 #include <cstdint>

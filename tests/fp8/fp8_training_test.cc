@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Training with 8-bit GEMMs: close to training in fp32, and the same bits however state is sharded,
-// recomputed, or shared among ranks.
+// Training with 8-bit GEMMs is close to training in fp32, and has the same bits however state is
+// sharded, recomputed, or divided among tensor ranks.
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The loss that balances experts, against transformers. For a batch of one sequence both
+// Compares the load-balancing loss of experts with transformers. For a batch of one sequence both
 // definitions agree; for several, ours is the mean of transformers' losses of each alone.
 
 #include <memory>

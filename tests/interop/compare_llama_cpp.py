@@ -33,8 +33,8 @@ import urllib.request
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 TESTDATA = os.path.join(ROOT, "tests", "testdata")
-# Models of testdata, and the keys of config.json that change: to what llama.cpp computes, and to widths
-# that blocks of quantised weights divide.
+# Models of testdata, and the keys of config.json that are changed: to values that llama.cpp supports,
+# and to widths that are multiples of a quantised block.
 WIDE = {"hidden_size": 32, "intermediate_size": 64}
 YARN = {"rope_type": "yarn", "factor": 4.0, "beta_fast": 32.0, "beta_slow": 1.0}
 QWEN35 = {**WIDE, "layer_types": ["linear_attention", "full_attention"] * 2, "linear_key_head_dim": 16,

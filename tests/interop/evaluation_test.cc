@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Results of tools/generate and tools/evaluate for each family, against transformers.
+// Compares tools/generate and tools/evaluate with transformers for each family.
 
 #include <algorithm>
 #include <string>

@@ -91,7 +91,7 @@ PLACES = {
     "recomputation": {name: f"--activation_checkpointing={name}"
                       for name in ("none", "block", "selective")},
     "offload": {name: f"--offload={name}" for name in ("none", "all")},
-    # Whether the cell goes on from the reference's checkpoint after two steps, or the reference
+    # Whether the cell resumes from the reference's checkpoint after two steps, or the reference
     # from the cell's.
     "resume": {"no": "", "onto": "", "from": ""},
 }

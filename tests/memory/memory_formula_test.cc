@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Measured peaks against the formula: of a small GPT-2 in every case, and of gpt2_124m in a few
-// cases or, nightly, in all of them.
+// Compares measured peaks with the formula: of a small GPT-2 in every case, and of gpt2_124m in a
+// few cases or, nightly, in all of them.
 
 #include "zeroth/strategies/testing/memory_formula.h"
 

@@ -20,8 +20,8 @@ import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 HERE = os.path.dirname(os.path.realpath(__file__))
-# Which of the instruction sets that `--version` lists kernels use on qemu's models: before AVX2 the last, for every x86-64
-# processor, whose name depends on Highway's version.
+# The instruction set that kernels use on each of qemu's CPU models. None: the last that `--version` lists, which every
+# x86-64 processor has and whose name depends on Highway's version.
 EXPECTED = {"Haswell": "AVX2", "Nehalem": None}
 STEPS = 3  # of install.sh
 # Kernels of other instructions add in another order.

@@ -1,6 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Steps of several micro-batches against the same reference, which computes its batch at once.
+// Compares steps of several micro-batches with the same reference, which computes its batch at
+// once.
 
 #include <string>
 #include <vector>

@@ -26,10 +26,11 @@ bool IsNoise(const std::string& name, size_t index, size_t size) {
   return absl::EndsWith(name, "c_attn.bias") && index >= size / 3 && index < 2 * (size / 3);
 }
 
-// Softmax sees a key bias only as far as rotary positions turn it. The slowest pair of qwen2_tiny's
-// heads turns by 5e-4 over a whole sequence, so its gradient is a correspondingly small part of its
-// terms. The record names three of layer 0's four such elements, and one of layer 1's. With the
-// others PyTorch's own float32 run is up to 1.7e-4 off, without them 5e-5.
+// A key bias changes the softmax only by its rotation between positions. The slowest pair of
+// qwen2_tiny's heads rotates by 5e-4 over a whole sequence, so its gradient is that much smaller
+// than the terms that cancel in it. The record lists three of layer 0's four such elements, and one
+// of layer 1's. If the others are compared too, PyTorch's own float32 run is off by up to 1.7e-4,
+// otherwise by 5e-5.
 void AddSlowKeyBiases(const std::string& model, NamedIndices& left_out) {
   if (model != "qwen2_tiny") return;
   for (const char* layer : {"0", "1"}) {
@@ -157,8 +158,8 @@ void ExpectFinalWeightsClose(const std::string& model, const NamedValues& values
                              const NamedValues& reference, double tolerance) {
   absl::StatusOr<NamedIndices> sensitive = LoadSensitive(model);
   ASSERT_TRUE(sensitive.ok()) << sensitive.status();
-  // Training goes on from what rounding decided. On llama_tiny the error of all other weights is
-  // then a fifteenth of that element's, over two orders of magnitude.
+  // An element that rounding decides also shifts the other weights in later steps. On llama_tiny
+  // their error is a fifteenth of that element's, for errors over two orders of magnitude.
   double moved = 0;
   for (const auto& [name, indices] : *sensitive) {
     for (const size_t i : indices) {

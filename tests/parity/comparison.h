@@ -26,7 +26,7 @@ std::vector<int> WorldSizes();
 // a run, but its final weights are not the reference's.
 bool RunsAreShort();
 
-// The families beside GPT-2 and Llama, as folders of tests/testdata.
+// The families besides GPT-2 and Llama, as folders of tests/testdata.
 std::vector<const char*> Families();
 
 // Every strategy, shard_optimizer and shard_grad_op also in groups of 2, hybrid_shard in groups of
@@ -38,7 +38,8 @@ std::vector<RunSetup> SetupsFor(const std::string& model, int world_size,
 // test and gives an empty record.
 TrainingRecord Record(const RunSetup& setup);
 
-// Tolerances of float32 against float64 over 20 steps of these models, from the reference's makers.
+// Tolerances for float32 compared with float64, over 20 steps of these models, given by the makers
+// of the references.
 inline constexpr double kFirstLossTolerance = 2e-6;
 inline constexpr double kLossTolerance = 2e-5;
 inline constexpr double kGradientTolerance = 1e-5;

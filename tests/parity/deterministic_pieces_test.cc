@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// TensorParallelOptions::deterministic: the same bits, however many ranks share a layer.
+// With TensorParallelOptions::deterministic, any number of tensor ranks gives the same bits.
 
 #include <string>
 #include <vector>

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Gemma 2 with its cap of logits made by a LogitTransform, against the reference run in float64,
-// and with deterministic tensor ranks bit for bit.
+// Caps Gemma 2's logits by a LogitTransform. Compares with the reference run in float64, and bit
+// for bit between deterministic tensor ranks.
 
 #include <string>
 #include <vector>

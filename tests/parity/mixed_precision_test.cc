@@ -1,6 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Training in bf16: close to the reference in float64, and the same bits however state is sharded.
+// Training in bf16 is close to the reference in float64, and has the same bits however state is
+// sharded.
 
 #include <cmath>
 #include <cstddef>
@@ -19,7 +20,8 @@ namespace zeroth {
 namespace {
 
 constexpr double kLossTolerance = 0.01;
-// Eight bits of mantissa in every activation and weight: about 0.4 % each, which average out.
+// bf16 rounds every activation and weight to eight bits of mantissa: about 0.4 % each, which
+// average out.
 constexpr double kGradientTolerance = 0.04;
 // gemma3_tiny has six layers. In transformers, too, its norms in bf16 are up to 0.06 off, which
 // changes between 0.03 and 0.06 with the number of rows of a micro-batch; here up to 0.071.

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Muon under every strategy and world size against reference runs in float64, and against each
-// other bit for bit.
+// Compares Muon, under every strategy and world size, with reference runs in float64, and the runs
+// with each other bit for bit.
 
 #include <algorithm>
 #include <string>

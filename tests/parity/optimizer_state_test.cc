@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Training with moments in bf16 and in 8 bits, and without fp32 masters: close to the reference in
-// float64, and the same bits however state is sharded.
+// Training with moments in bf16 and in 8 bits, and without fp32 masters, is close to the reference
+// in float64, and has the same bits however state is sharded.
 
 #include <algorithm>
 #include <string>

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Training runs against recorded hashes of their losses, norms, gradients and weights. The other
-// suites compare runs of one build with each other; this one finds a change of the code that
+// Compares training runs with recorded hashes of their losses, norms, gradients and weights. The
+// other suites compare runs of one build with each other; this one finds a change of the code that
 // changes a result. It runs on the portable instructions, which every processor has. A change that
 // is meant to change results replaces lines of the file.
 

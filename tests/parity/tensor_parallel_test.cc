@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Training with layers divided among ranks, against reference runs in float64, and against each
+// Compares training with tensor parallelism with reference runs in float64, and the runs with each
 // other bit for bit. deterministic_pieces_test compares the bits of different numbers of ranks.
 
 #include <algorithm>
@@ -141,8 +141,8 @@ TEST_F(TensorSettingsTest, OffloadLayoutAndRecomputationChangeNothing) {
   }
 }
 
-// In bf16, including gradients accumulated over micro-batches, as close to the reference as
-// without.
+// In bf16, with gradient accumulation too, tensor parallelism is as close to the reference as a run
+// without it.
 TEST_F(TensorSettingsTest, Bf16IsAsGoodAsWithout) {
   for (const auto& [model, sequence] :
        {std::pair("llama_tiny", false), std::pair("llama_tiny", true),

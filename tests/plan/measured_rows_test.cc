@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Plans by the presets of H100 and H200 against the steps that this trainer made on one of each:
-// every row of docs/gpu_results.md, within 10 %.
+// Compares plans for the presets H100 and H200 with the steps of this trainer on one of each: every
+// row of docs/gpu_results.md, within 10 %.
 
 #include <memory>
 #include <optional>

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The largest run that fits, against plans of its neighbours that are made one by one.
+// Compares the largest run that fits with separate plans of its neighbours.
 
 #include <cstdint>
 #include <memory>

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The planned memory against that of the run: the peak of rank 0 in real steps of real ranks on
-// CPUs, as the allocator counts it.
+// Compares the planned memory with a run's: rank 0's peak in real steps of real ranks on CPUs, as
+// the allocator counts it.
 
 #include <algorithm>
 #include <cstdint>
@@ -371,8 +371,8 @@ TEST(PlanMemoryOfLeversTest, ATeacher) {
   ExpectAsMeasured(options);
 }
 
-// The run takes a GGUF file, the text model in one of text and images, and experts, so the plan
-// does, too.
+// A run accepts a GGUF file, the text model inside one of text and images, and experts. So must a
+// plan.
 TEST(PlanMemoryOfLeversTest, ATeacherOfEachForm) {
   const TemporaryDirectory directory;
   const std::string gguf = directory.File("teacher.gguf");

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The operations that a plan counts: against those of real steps, against the model's own count of
-// FLOPs, and pinned for a layer.
+// Compares the operations that a plan counts with those of real steps, with the model's own count
+// of FLOPs, and with fixed numbers for a layer.
 
 #include <cmath>
 #include <cstdint>
@@ -150,8 +150,8 @@ Machine Gpu() {
   return machine.value_or(Machine());
 }
 
-// Both count matmuls and attention. The operations leave out half of attention's scores, too, and
-// compute the scores again in attention's backward: 5 matmuls and not 4.
+// Both counts include matmuls and attention, and only half of attention's scores, since it is
+// causal. The operations also recompute the scores in attention's backward: 5 matmuls instead of 4.
 TEST(PlanOperationsTest, FlopsAreTheModels) {
   const TrainOptions options = OnGpu("llama_1b", 4, 1024);
   const Plan plan = PlanOf(options, Gpu());
@@ -218,8 +218,8 @@ std::string LayerLine(const TrainOptions& options, absl::string_view operation) 
 }
 
 // The shape has 32768 tokens with 8 of 128 experts each. When each expert's warp walked over all
-// pairs twice, routing had 4 launches, and read 268 MB beside its tensors. The sort and its readers
-// access 7 MB.
+// pairs twice, routing had 4 launches, and read 268 MB in addition to its tensors. The sort and its
+// readers access 7 MB.
 TEST(PlanOperationsTest, RoutingSortsItsPairs) {
   EXPECT_EQ(LayerLine(OnGpu("qwen3_30b_a3b", 16, 2048), "Route"),
             "Route              1 calls  8 launches     18.9 MB     0.0 GFLOP");
@@ -235,8 +235,9 @@ TEST(PlanOperationsTest, ExpertsInFewBitsAreUnpackedTogether) {
             "Unpack            86 calls 86 launches   3134.0 MB     0.0 GFLOP");
 }
 
-// Of one layer with the heads of published models and 8192 tokens. Backward writes and reads 17 GB
-// of states beside its tensors, and launches three kernels for each of 128 chunks of each sequence.
+// One layer with the heads of published models and 8192 tokens. Backward writes and reads 17 GB of
+// states in addition to its tensors, and launches three kernels for each of 128 chunks of each
+// sequence.
 TEST(PlanOperationsTest, TheDeltaRuleCountsItsScratch) {
   const nlohmann::json config = {{"model_type", "qwen3_5_text"}, {"vocab_size", 1024},
                                  {"hidden_size", 1024},          {"intermediate_size", 1024},
@@ -269,8 +270,8 @@ TEST(PlanOperationsTest, TheDeltaRuleCountsItsScratch) {
             "ShortConvolutionBackward   3 launches   2047.0 MB\n");
 }
 
-// Returns what a step costs outside of its layers in the operations of the loss, an operation per
-// line.
+// Returns the cost of the loss in a step, an operation per line: what these operations cost outside
+// of the layers.
 std::string LossText(const TrainOptions& options) {
   const Plan less = PlanOf(options, Gpu(), 2);
   const Plan more = PlanOf(options, Gpu(), 3);

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Plans against real runs (traffic), against themselves (what a faster link, more prefetching or
-// more ranks must change), and the output that programs read.
+// Compares plans with real runs (traffic), and with each other (what a faster link, more
+// prefetching or more ranks must change). Also tests the output that programs read.
 
 #include "zeroth/plan/plan.h"
 
@@ -226,8 +226,8 @@ TrainOptions LongBatchOnANode() {
   return options;
 }
 
-// The overlap is the real scheduler's: with one buffer for gathers and nothing ahead, each gather
-// waits for the unit before, and the unit for its gather.
+// The plan has the real scheduler's overlap. With one gather buffer and no prefetch, each gather
+// waits for the previous unit, and each unit for its gather.
 TEST(PlanTest, ASecondBufferHidesGathers) {
   TrainOptions options = LongBatchOnANode();
   const Machine machine = Named("A100-80");
@@ -254,8 +254,8 @@ TEST(PlanTest, CopyEnginesGatherInsideANode) {
   EXPECT_EQ(compute(NcclCopyEngine::kAuto), compute(NcclCopyEngine::kOff));
 }
 
-// NCCL makes one operation of a unit's gathers, and one of its reductions, so that parameters
-// sharded one by one do not each pay a link's latency.
+// NCCL groups a unit's gathers into one operation, and its reductions into another, so that
+// parameters sharded one by one do not each pay a link's latency.
 TEST(PlanTest, RowsWaitForALatencyOfEachUnit) {
   TrainOptions options = OptionsOf("llama_tiny", 8, "full_shard");
   options.nccl_copy_engine = NcclCopyEngine::kOff;
@@ -567,7 +567,8 @@ TEST(PlanTest, OverNodesATreeSendsWhatARingSends) {
   const Plan ring = planned();
   options.reduction = Reduction::kTree;
   const Plan tree = planned();
-  // 7 of 8 sums of an eighth of the gradients, in fp32, beside 63 of 64 pieces through 8 NICs.
+  // The tree sends 7 of 8 sums of an eighth of the gradients, in fp32; the ring sends 63 of 64
+  // pieces through 8 NICs.
   EXPECT_NEAR(static_cast<double>(tree.bytes_across_nodes.at("reduce_scatter")) /
                   static_cast<double>(ring.bytes_across_nodes.at("reduce_scatter")),
               2 * 8 * 7.0 / 63, 0.01);
@@ -575,7 +576,7 @@ TEST(PlanTest, OverNodesATreeSendsWhatARingSends) {
   EXPECT_LT(tree.step_seconds, 1.08 * ring.step_seconds);
   EXPECT_TRUE(absl::StrContains(PlanText(tree, options, machine), "MiB to other nodes"));
   // Groups inside a node gather nothing over the network, but all-reduce whole fp32 shards over it,
-  // most of it when the backward has ended.
+  // mostly after backward, where nothing overlaps.
   options.strategy = "hybrid_shard";
   options.shard_size = 8;
   const Plan hybrid = planned();

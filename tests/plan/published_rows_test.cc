@@ -1,10 +1,10 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Plans against published tables: times and memory of runs on other machines. Since the software is
-// not ours, one row of each group gives one efficiency for all rates of the GPU and, if the network
-// is not stated, another row gives its bandwidth. All other rows are predicted, and so is all
-// memory. docs/published_runs.md has the tables that this prints, and rows of systems of earlier
-// years, which --like no longer plans.
+// Compares plans with published tables: times and memory of runs on other machines. Since the
+// software is not ours, one row of each group gives one efficiency for all rates of the GPU and, if
+// the network is not stated, another row gives its bandwidth. All other rows are predicted, and so
+// is all memory. docs/published_runs.md has the tables that this prints, and rows of systems of
+// earlier years, which --like no longer plans.
 
 #include <cmath>
 #include <cstdint>

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Sharding with little or nothing to do: groups of one rank, one unit, nothing to train.
+// Tests sharding with little or nothing to do: groups of one rank, one unit, nothing to train.
 
 #include <cstdint>
 #include <map>

@@ -1,8 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Parameters that are divided over an axis "tensor": values, norms, updates, checkpoints and
-// exports are those of the undivided model, however it is divided and sharded. The references are
-// run undivided on one rank, or computed from the initializers.
+// If parameters are divided over an axis "tensor", values, norms, updates, checkpoints and exports
+// are those of the undivided model, however it is divided and sharded. The references are run
+// undivided on one rank, or computed from the initializers.
 
 #include <algorithm>
 #include <cstdint>

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Training with int8 traffic against training without, on English text: the same loss, with traffic
+// Compares training with and without int8 traffic on English text: the same loss, with traffic
 // reduced as the blocks predict.
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Memory between steps: nothing but a rank's shards, whatever the step gathered, reduced or
+// Between steps, memory holds nothing but a rank's shards, whatever the step gathered, reduced or
 // accumulated.
 
 #include <cstdint>

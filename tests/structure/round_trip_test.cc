@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A model written by some ranks and read by more or fewer: the same bits in every shard, and in
-// later results.
+// A model that some ranks write and more or fewer ranks read has the same bits in every shard, and
+// in later results.
 
 #include <cstdint>
 #include <map>

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Whole models of random shapes, with tied and frozen parameters, that some ranks have trained and
-// saved: other ranks under another strategy load them, save the same bytes, and compute the same.
+// Trains and saves whole models of random shapes, with tied and frozen parameters. Other ranks,
+// under another strategy, must load them, save the same bytes, and compute the same results.
 
 #include <array>
 #include <cstdint>

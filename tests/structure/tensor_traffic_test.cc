@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Tensor ranks: their traffic in a step, from the communicators' records, against the table of
-// docs/parallelism.md; the memory that they save; and that their logits agree.
+// Compares the traffic of tensor ranks in a step, from the communicators' records, with the table
+// of docs/parallelism.md. Also tests the memory that they save, and that their logits agree.
 
 #include <algorithm>
 #include <cstdint>
@@ -343,8 +343,8 @@ TEST(TensorTrafficTest, EachOfMuonsMatricesIsComputedByOneRankOfAll) {
   }
 }
 
-// docs/optimizers.md: all-to-alls over the ranks of all parts of a matrix; broadcasts, between
-// copies of these, of each matrix. Two tensor ranks of each of two data ranks.
+// docs/optimizers.md: all-to-alls over the ranks that share a matrix, and a broadcast of each
+// matrix between copies of these ranks. Two data ranks with two tensor ranks each.
 TEST(TensorTrafficTest, MuonExchangesWhatTheTableSays) {
   constexpr int64_t kMatrixBytes = kBlocks * 12 * kWidth * kWidth * 4;
   for (const char* strategy : {"no_shard", "full_shard"}) {

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Traffic of a GPT-2 step, from the communicators' records: number, bytes and order of collectives,
-// under every strategy, with and without micro-batches.
+// Tests the traffic of a GPT-2 step, from the communicators' records: number, bytes and order of
+// collectives, under every strategy, with and without micro-batches.
 
 #include <cstdint>
 #include <map>

@@ -36,7 +36,7 @@ def new_model(_):
     model = transformers.Qwen3_5ForCausalLM._from_config(CONFIG, attn_implementation="eager").double()
     with torch.no_grad():
         for key, parameter in model.named_parameters():
-            # After a small embedding, the first norm would magnify the rounding of bf16; after a small
+            # With a small embedding, the first norm would magnify the rounding of bf16; with a small
             # head, gradients would not be clipped.
             std = (1.0 if "embed_tokens" in key else 0.4 if "lm_head" in key else 0.3 if any(
                 name in key for name in ("q_proj", "k_proj", "conv1d", "in_proj")) else 0.1)
