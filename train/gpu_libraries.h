@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Says which of NVIDIA's libraries this program runs with, for --version and bug reports, and which
-// program has any.
+// Describes NVIDIA's libraries that this program uses, for --version and bug reports, or names the
+// program that uses them.
 
 #pragma once
 

@@ -59,8 +59,8 @@ class RankRun {
   absl::Status FillOrResume(std::vector<std::string>& notes);
   // Computes the checksum of the data.
   absl::Status HashData();
-  // With a cached --reference: keeps its losses of the sequences that the run is going to read. Its
-  // model is in memory, in trainer_, only while it computes those that no earlier run has left.
+  // With a cached --reference: loads its losses of the sequences that the run will read. Those that
+  // are not in the cache are computed; only then is the reference's model in memory, in trainer_.
   absl::Status ComputeReferences(std::vector<std::string>& notes);
   // The steps of ComputeReferences.
   struct Compared;

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The losses of a cached reference: which the run needs, which an earlier run has left beside the
-// data, and the rest.
+// The losses of a cached reference: finds which the run needs, reads those that an earlier run has
+// cached, and computes the rest.
 
 #include <algorithm>
 #include <chrono>
@@ -34,7 +34,7 @@ int64_t SaturatingProduct(int64_t a, int64_t b) {
   return __builtin_mul_overflow(a, b, &product) ? std::numeric_limits<int64_t>::max() : product;
 }
 
-// The file beside some data that keeps the losses.
+// The file beside the data that keeps the losses.
 struct CacheFile {
   ReferenceCacheKey key;
   std::string path;

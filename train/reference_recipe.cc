@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What determines the losses of a reference beside the data.
+// Describes everything, besides the data, that determines the losses of a reference.
 
 #include <sys/stat.h>
 

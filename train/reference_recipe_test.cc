@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What does and what does not make the losses of a reference other ones.
+// Tests what changes the losses of a reference, and what does not.
 
 #include <chrono>
 #include <cstddef>

@@ -47,8 +47,8 @@ class Reporter {
   // Makes the metrics of the steps so far survive a power failure.
   void SyncMetrics();
   void WriteSummary(bool interrupted, double seconds);
-  // `how` is "done" or another end of the run; `saved` names the output beside the metrics, such as
-  // "model in run/final", and `advice` is the next thing to do, or empty.
+  // `how` is "done" or another end of the run; `saved` names the output besides the metrics, such
+  // as "model in run/final", and `advice` is the next thing to do, or empty.
   void PrintEnd(const std::string& how, double seconds, const std::vector<std::string>& saved,
                 const std::string& advice);
 

@@ -54,10 +54,10 @@ absl::StatusOr<FileDescriptor> LockRunDirectory(const std::string& directory, Co
                                                 Device& device);
 
 // FailedPrecondition if some rank does not see in `directory` a file that rank 0 writes there under
-// a random name, as on machines with separate disks: a checkpoint is complete only where all ranks
-// write it. Collective, with the same error on every rank, which names such a rank, its machine,
-// the directory and rank 0's machine. The directory must exist for rank 0. Waits up to five
-// seconds, since a network file system may show a new file late.
+// a random name, as on machines with separate disks: a checkpoint is complete only if all ranks
+// write to one directory. Collective, with the same error on every rank, which names such a rank,
+// its machine, the directory and rank 0's machine. The directory must exist for rank 0. Waits up to
+// five seconds, since a network file system may show a new file late.
 absl::Status CheckSharedDirectory(const std::string& directory, Communicator& world,
                                   Device& device);
 

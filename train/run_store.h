@@ -59,7 +59,7 @@ class RunStore {
   // Called when only training remains. Rank 0 deletes an earlier run's files if --overwrite says
   // so, writes config.toml, and points zeroth_out/latest to this run. Then checkpoints can be
   // saved, unless the ranks do not share the directory. `trainer`, which must outlive the store,
-  // has what is saved and exported. `resumed`: the step of the checkpoint that the run goes on
+  // has what is saved and exported. `resumed`: the step of the checkpoint that the run resumes
   // from. Returns lines to print.
   absl::StatusOr<std::vector<std::string>> Begin(Trainer& trainer, std::optional<int64_t> resumed);
 
@@ -67,7 +67,7 @@ class RunStore {
   // The fraction of the oldest unfinished checkpoint that this rank has written; nullopt: none is
   // being written.
   std::optional<double> saving() const;
-  // The step of the newest complete checkpoint, or of the one that the run goes on from; on rank 0.
+  // The step of the newest complete checkpoint, or of the one that the run resumed from; on rank 0.
   std::optional<int64_t> newest() const { return newest_; }
   // Saves a checkpoint after progress.steps steps, unless there is one already. The `last` one of a
   // run is never skipped. A failed save is a warning; it ends the run if it was the last one, or if

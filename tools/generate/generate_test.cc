@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The program: its input, its output, and the errors that it reports.
+// Tests the program: its input, its output, and the errors that it reports.
 
 #include <cstdlib>
 #include <string>

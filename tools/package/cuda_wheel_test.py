@@ -58,7 +58,8 @@ def printed_folders(version):
 def link_libraries(site, train):
     """Makes the folders of the wheel zeroth and of NVIDIA's, with links to the libraries that `train` is built with."""
     found = libraries_of(train)
-    # Those that programs load later, as they find them. The toolkit's may be links into several folders (make_toolkit.sh).
+    # The libraries that programs load at run time, where the programs find them. The toolkit's may be links into several
+    # folders (make_toolkit.sh).
     printed = succeed(train, "--version")
     folders = printed_folders(printed)
     if folders.keys() != NVIDIA.keys():

@@ -306,7 +306,7 @@ TEST(TokenizeTest, NoInputIsReplacedByItsTokens) {
   }
 }
 
-// A run that is interrupted between any two rows goes on with the next one.
+// A run that is interrupted between any two rows continues with the next one.
 TEST(TokenizeTest, ParquetIsReadAndResumed) {
   const TemporaryDirectory dir;
   TokenizeOptions options;
@@ -334,7 +334,7 @@ TEST(TokenizeTest, ParquetIsReadAndResumed) {
             ReadFile(dir.File("whole.bin"), 1 << 20).value());
 }
 
-// A run that is interrupted anywhere in a compressed file goes on there.
+// A run that is interrupted anywhere in a compressed file continues there.
 TEST(TokenizeTest, CompressedFilesAreReadAndResumed) {
   const TemporaryDirectory dir;
   std::string book;

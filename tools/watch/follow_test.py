@@ -76,7 +76,8 @@ print(json.dumps([[sample.name, sample.labels, str(sample.value)]
 """
 
 
-# Packages of trackers that note the calls in the file CALLS, and fail at those in FAILURES, as often as these are there.
+# Fake tracker packages. They append each call to the file CALLS, and fail once for each time that FAILURES lists the
+# call.
 FAKE_TRACKER = """
 import json, os
 from types import SimpleNamespace

@@ -64,7 +64,7 @@ class Run:
         self._told = False  # to stop
         self._metrics: Optional[IO[bytes]] = None
         here = os.getcwd()
-        # Files and not pipes: nobody needs to read them for the run to go on.
+        # Files instead of pipes: a pipe that nobody reads would block the run.
         self._output, self._errors = self._own(tempfile.TemporaryFile()), self._own(tempfile.TemporaryFile())
         self._process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=self._output, stderr=self._errors)
         try:
