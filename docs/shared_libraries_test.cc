@@ -48,8 +48,8 @@ std::string Read(const std::string& path) {
 TEST(SharedLibrariesTest, TheDocumentAndTheImageNameWhatTheTrainerNeeds) {
   const std::string document = Read("docs/build.md");
   const std::string image = Read("Dockerfile");
-  // These come with the image that Dockerfile takes for CUDA, or are Clang's, while the image has
-  // what GCC has built; //tools/install copies Arrow's.
+  // The image need not install these: NVIDIA's CUDA image, on which Dockerfile builds, has its
+  // libraries; only Clang's builds need libomp; and //tools/install copies Arrow's.
   const std::set<std::string> not_installed = {"libcublasLt", "libnccl", "libomp", "libarrow",
                                                "libparquet"};
   const std::set<std::string> needed = Needed();
