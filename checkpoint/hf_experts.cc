@@ -102,7 +102,8 @@ class SeparateExpertWeights final : public WeightsSource, public PackedBlocks {
       const int64_t skipped = begin % row_bytes;
       const int64_t wanted = skipped + static_cast<int64_t>(out.size());
       const int64_t rows = std::min(most, (wanted + row_bytes - 1) / row_bytes);
-      // With the other projection's rows between them: a read for each row would be slow.
+      // Also reads the other projection's rows, which lie between these: a read for each row would
+      // be slow.
       ZEROTH_ASSIGN_OR_RETURN(
           const Mxfp4Bytes read,
           ReadMxfp4(place, place.first + place.step * row, place.step * (rows - 1) + 1));

@@ -74,7 +74,7 @@ inline KernelCost CostOf(const GatedDeltaRuleCall& call, const PlannedKernels& k
 inline KernelCost CostOf(const GatedDeltaRuleBackwardCall& call, const PlannedKernels& kernels,
                          CallTensors tensors) {
   const DeltaNetShape& shape = call.forward.shape;
-  // The states again, and two matmuls for each one of forward.
+  // Backward recomputes the states, and has two matmuls for each of forward's.
   KernelCost cost{.flops = 3 * DeltaRuleFlops(shape),
                   .flops_per_second = kernels.FlopsPerSecond(DType::kFloat32),
                   .bytes = DeltaNetBytes(tensors)};
