@@ -50,7 +50,7 @@ absl::StatusOr<nlohmann::ordered_json> ParseRecord(absl::string_view text,
   absl::StatusOr<nlohmann::ordered_json> json = ParseOrderedJson(text, where);
   if (json.ok()) return json;
   return InvalidArgument(json.status().message(),
-                         "; expected JSON in UTF-8: mend or remove the record, or fetch the file "
+                         "; expected JSON in UTF-8: fix or remove the record, or fetch the file "
                          "again if it is cut short");
 }
 

@@ -151,15 +151,15 @@ TEST_F(MalformedInputsTest, Text) {
        "of docs/data.md, one on each line or all in one array; write its records so"},
       {"cut.jsonl", "{\"text\": \"a\"}\n{\"text\": \"b",
        "DIR/cut.jsonl line 2: bad JSON (column 11): invalid string: missing closing quote, near "
-       "\"{\\\"text\\\": \\\"b\"; expected JSON in UTF-8: mend or remove the record, or fetch the "
+       "\"{\\\"text\\\": \\\"b\"; expected JSON in UTF-8: fix or remove the record, or fetch the "
        "file again if it is cut short"},
       {"cut.json", "[{\"text\": \"a\"}, {\"text\": ",
        "DIR/cut.json record 2: bad JSON (column 9): unexpected end of input; expected '[', '{', or "
-       "a literal, near \"{\\\"text\\\": \"; expected JSON in UTF-8: mend or remove the record, or "
+       "a literal, near \"{\\\"text\\\": \"; expected JSON in UTF-8: fix or remove the record, or "
        "fetch the file again if it is cut short"},
       {"latin.jsonl", "{\"text\": \"a\"}\n{\"text\": \"caf\xe9\"}\n",
        "DIR/latin.jsonl line 2: bad JSON (column 15): invalid string: ill-formed UTF-8 byte, near "
-       "\"{\\\"text\\\": \\\"caf\\xe9\\\"}\"; expected JSON in UTF-8: mend or remove the record, "
+       "\"{\\\"text\\\": \\\"caf\\xe9\\\"}\"; expected JSON in UTF-8: fix or remove the record, "
        "or fetch the file again if it is cut short"},
       {"number.jsonl", "{\"text\": 7}\n",
        "DIR/number.jsonl line 1: \"text\" is number, expected a string, found 7; "
@@ -185,7 +185,7 @@ TEST_F(MalformedInputsTest, Text) {
       {"twice.jsonl", "{\"text\": \"a\", \"text\": \"b\"}\n",
        "DIR/twice.jsonl line 1: bad JSON (column 20): the key \"text\" appears twice in one "
        "object, near \"{\\\"text\\\": \\\"a\\\", \\\"text\\\": \\\"b\\\"}\"; expected JSON in "
-       "UTF-8: mend or remove the record, or fetch the file again if it is cut short"},
+       "UTF-8: fix or remove the record, or fetch the file again if it is cut short"},
   });
   const std::string text = dir_.Write("a.jsonl", "{\"text\": \"a\"}\n");
   const std::string prompt = dir_.Write("b.jsonl", "{\"prompt\": \"a\", \"completion\": \"b\"}\n");
@@ -331,7 +331,7 @@ TEST_F(MalformedInputsTest, Compressed) {
        "record, or fetch the file again if it is cut short"},
       {"record.jsonl.gz", Gzip("{\"text\": \"a\"}\n{\"text\": \"b"),
        "DIR/record.jsonl.gz line 2: bad JSON (column 11): invalid string: missing closing quote, "
-       "near \"{\\\"text\\\": \\\"b\"; expected JSON in UTF-8: mend or remove the record, or fetch "
+       "near \"{\\\"text\\\": \\\"b\"; expected JSON in UTF-8: fix or remove the record, or fetch "
        "the file again if it is cut short"},
       {"kinds.jsonl.gz", Gzip("{\"text\": \"a\"}\n{\"messages\": []}\n"),
        "DIR/kinds.jsonl.gz line 2: is a record of the kind messages, expected text; the trainer's "

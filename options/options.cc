@@ -60,9 +60,9 @@ absl::Status CheckTogether(const TrainOptions& o) {
          "without steps there is nothing to plan; leave one of them out");
   refuse(o.dry_run && o.device != defaults.device && o.machine.empty(), "dry_run device",
          "say which GPUs: --machine=H100, another by name, or a file that describes it");
-  refuse(o.overwrite && !o.resume.empty(), "overwrite resume",
-         "one removes what an earlier run left in --out, the other goes on from it; leave one of "
-         "them out");
+  refuse(
+      o.overwrite && !o.resume.empty(), "overwrite resume",
+      "--overwrite deletes the earlier run in --out, --resume continues it; leave one of them out");
   refuse(!o.init_from.empty() && !o.model.empty(), "model init_from",
          "both say what the model is; leave --model out to use that of the directory");
   refuse(o.eval_every > 0 && o.eval_data.empty() && o.eval_fraction == 0, "eval_every",
@@ -147,7 +147,7 @@ absl::Status CheckTogether(const TrainOptions& o) {
   refuse_group(has_none, "lora_", "needs --lora_rank: there are no adapters without a rank");
 
   refuse(o.router_bias_rate > 0 && !has_none, "router_bias_rate lora_rank",
-         "biases are no part of an adapter, and the model below it stays; leave one of them out");
+         "LoRA freezes the model, and an adapter has no router biases; leave one of them out");
   const bool packs = o.base_dtype != BaseDtype::kNone;
   refuse(packs && has_none, "base_dtype",
          "needs --lora_rank: weights in few bits are not trained, only adapters beside them");

@@ -123,7 +123,7 @@ absl::Status RankRun::SetUpAndTrain() {
     reporter_->PrintEnd(!failure_.ok() ? "stopped"
                         : interrupted  ? "interrupted"
                                        : "done",
-                        seconds, saved, interrupted ? "--resume=auto goes on from there" : "");
+                        seconds, saved, interrupted ? "--resume=auto continues from there" : "");
   }
   if (failure_.ok() && !interrupted) return absl::OkStatus();
   if (interrupted) end_ = RunEnd::kInterrupted;

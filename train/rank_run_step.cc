@@ -215,7 +215,9 @@ absl::StatusOr<bool> RankRun::HandleNonFinite(int64_t step, const StepResult& re
       "%d. A lower --lr, a longer --warmup_steps, bf16 or fp32 may help; %s%s",
       step, result.grad_norm, too_many ? absl::StrFormat(" %d times in a row", most) : "",
       store_->final_model(), step - nonfinite_in_a_row_,
-      too_many ? "a higher --max_nonfinite_steps goes on" : "--on_nonfinite=skip goes on", why)));
+      too_many ? "with a higher --max_nonfinite_steps the run continues"
+               : "with --on_nonfinite=skip the run continues",
+      why)));
   return true;
 }
 

@@ -170,7 +170,7 @@ void CheckpointSaver::Warn(const absl::Status& status) {
   if (status.ok()) return;
   const std::lock_guard<std::mutex> lock(mutex_);
   warnings_.push_back(
-      absl::StrCat("what is no longer needed could not be removed: ", status.message()));
+      absl::StrCat("could not remove old checkpoints or temporary files: ", status.message()));
 }
 
 void CheckpointSaver::Discard(int64_t step) const {

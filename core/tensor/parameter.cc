@@ -28,7 +28,7 @@ std::vector<ElementRun> Parameter::GlobalRuns(int64_t begin, int64_t numel) cons
 
 absl::StatusOr<Parameter::GradientSlot> Parameter::TakeGradient() {
   if (!requires_grad_) {
-    return FailedPrecondition("parameter '", name_, "' is frozen and takes no gradient");
+    return FailedPrecondition("parameter '", name_, "' is frozen and has no gradient");
   }
   if (!grad_.defined()) {
     if (provider_ == nullptr) {

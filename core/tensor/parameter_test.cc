@@ -120,7 +120,7 @@ TEST_F(ParameterTest, FrozenTakesNoGradientEvenWithStorage) {
   parameter.set_requires_grad(false);
   parameter.set_grad(NewTensor({4}));
   EXPECT_EQ(parameter.TakeGradient().status(),
-            absl::FailedPreconditionError("parameter 'frozen' is frozen and takes no gradient"));
+            absl::FailedPreconditionError("parameter 'frozen' is frozen and has no gradient"));
   EXPECT_FALSE(parameter.has_gradient());
   parameter.set_requires_grad(true);
   EXPECT_TRUE(parameter.TakeGradient().ok());

@@ -259,9 +259,8 @@ absl::StatusOr<size_t> ChatTemplate::BeginOfReply(absl::string_view text,
       absl::StrCat(Run(before, tools, /*opens_reply=*/false).value_or(prompt), opening_);
   if (!opening_.empty() && absl::StartsWith(text, closed)) return closed.size();
   return InvalidArgument(Difference(text, prompt),
-                         "; so it cannot be said which tokens are the assistant's. Expected a "
-                         "prompt that opens a reply as conversations do: mend one of the two in "
-                         "the template");
+                         "; so the assistant's tokens cannot be found. Expected a prompt that "
+                         "opens a reply as conversations do: fix the template");
 }
 
 absl::StatusOr<size_t> ChatTemplate::EndOfCalls(absl::string_view text, size_t begin,

@@ -113,7 +113,7 @@ absl::Status ShortConvolution(Kernels& kernels, const ShortConvolutionArgs& args
   call.final_state = RawDataOrNull(args.final_state);
   const bool in_place = args.final_state.defined() && args.final_state.shape().numel() > 0 &&
                         call.final_state == call.initial_state;
-  op.Require(!in_place, "final_state", "is initial_state, expected memory of its own");
+  op.Require(!in_place, "final_state", "aliases initial_state, expected separate memory");
   return op.Run(call);
 }
 

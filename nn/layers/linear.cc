@@ -78,7 +78,8 @@ absl::StatusOr<Value> Linear::Matmul(Context& context, const Value& x,
   }
   if (!uses_fp8_) return LinearOp(context, x, parts, layout_, activation, is_read);
   if (activation == Activation::kSilu) {
-    return Unimplemented("layer '", name(), "' multiplies in fp8, which takes no fused SiLU");
+    return Unimplemented("layer '", name(),
+                         "' computes in fp8, which does not support a fused SiLU");
   }
   ZEROTH_ASSIGN_OR_RETURN(const Value y, Fp8LinearOp(context, x, parts, layout_, is_read));
   return activation == Activation::kGelu ? GeluOp(context, y) : y;

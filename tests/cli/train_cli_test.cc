@@ -314,7 +314,8 @@ TEST(TrainCliTest, ASignalEndsAfterTheStepSavesAndExitsWithItsOwnCode) {
     EXPECT_EQ(summary["steps"], lines.size() - 1);
     // Without --checkpoint_every, too, and no model that looks finished.
     EXPECT_FALSE(fs::exists(out / "final"));
-    EXPECT_NE(Logs(log).find("; --resume=auto goes on from there"), std::string::npos) << Logs(log);
+    EXPECT_NE(Logs(log).find("; --resume=auto continues from there"), std::string::npos)
+        << Logs(log);
     // It has explained this at once.
     const std::string errors = Read(ErrorLog(log));
     for (const std::string& words :

@@ -42,7 +42,7 @@ TEST(NonFiniteRunTest, SkipsAsOftenAsItMay) {
   EXPECT_THAT(run.output, HasSubstr("step 3  skipped: the gradient norm is nan\n  on rank 0: "));
   EXPECT_THAT(run.output, HasSubstr("step 4  skipped: the gradient norm is nan\n"));
   EXPECT_THAT(run.errors, HasSubstr("step 5: the gradient norm is nan 3 times in a row"));
-  EXPECT_THAT(run.errors, HasSubstr("a higher --max_nonfinite_steps goes on"));
+  EXPECT_THAT(run.errors, HasSubstr("with a higher --max_nonfinite_steps the run continues"));
   // Non-finite norms are valid JSON.
   EXPECT_EQ(Metrics(out)[3]["grad_norm"], "nan");
   EXPECT_EQ(Metrics(out)[3]["skipped_steps"], 2);

@@ -248,7 +248,7 @@ def judge_resumed(trainer, names):
     first, second, *rounding = names
     checkpoint = trainer.checkpoint([first] + rounding)
     if checkpoint is None:
-        return "ok", "there is none to go on from"
+        return "ok", "there is no checkpoint to resume from"
     result = trainer.resume([second] + rounding, checkpoint)
     return failure(result) or compare(result, trainer.run(rounding))
 

@@ -360,7 +360,7 @@ def run_items(planned, environment, results, options):
 
 def parse(arguments):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=os.path.abspath, required=True, help="folder for results; the same one to go on")
+    parser.add_argument("--out", type=os.path.abspath, required=True, help="folder for results; the same one to continue")
     parser.add_argument("--parts", nargs="+", default=PARTS, choices=PARTS, help="all if not given")
     parser.add_argument("--only", default="", metavar="REGEX", help="items with such a name alone")
     parser.add_argument("--time_limit", type=float, default=float("inf"), metavar="SECONDS", help="for this call")

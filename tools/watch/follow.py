@@ -50,7 +50,7 @@ def attempt(what, call, *arguments, seconds=0):
         except Exception as error:  # pylint: disable=broad-exception-caught
             failure = "%s failed: %s: %s" % (what, type(error).__name__, " ".join(str(error).split()))
             if time.monotonic() + delay > end:
-                raise FollowError(failure + "; mend the cause, and start the follower again to go on where it ended") from error
+                raise FollowError(failure + "; fix the cause, and restart the follower; it continues where it stopped") from error
             say(failure + "; it will be tried again")
         time.sleep(delay)
         delay = min(60, 2 * delay)

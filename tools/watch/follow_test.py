@@ -295,7 +295,7 @@ class FollowTest(unittest.TestCase):
                 code, said = self.end(self.start_fake(tracker, failure, retry_seconds=0))
                 self.assertEqual(code, 2, said)
                 self.assertEqual(said.count("\n"), 1, said)
-                self.assertIn("failed: RuntimeError: no %s: sorry; mend the cause" % failure, said)
+                self.assertIn("failed: RuntimeError: no %s: sorry; fix the cause" % failure, said)
                 if failure == "log":  # the run goes on
                     self.assertEqual((self.calls("mark_preempting"), self.calls("finish")), ([[]], [[130]]))
                 shutil.rmtree(self.out)

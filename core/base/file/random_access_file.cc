@@ -65,7 +65,7 @@ absl::Status RandomAccessFile::Read(size_t begin, absl::Span<uint8_t> out) const
     if (count == 0) {
       return absl::DataLossError(absl::StrCat(
           path_, ": ends at or before byte ", begin, ", but the bytes up to ", end,
-          " are wanted and it had ", size_, " when it was opened; it was cut short meanwhile"));
+          " are wanted and it had ", size_, " when it was opened; it has been truncated since"));
     }
     out.remove_prefix(static_cast<size_t>(count));
     begin += static_cast<size_t>(count);

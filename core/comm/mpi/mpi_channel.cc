@@ -26,10 +26,9 @@ constexpr auto kGrace = std::chrono::seconds(5);
 absl::StatusOr<std::shared_ptr<Channel>> Channel::Create(std::shared_ptr<ProcessWorld> processes,
                                                          Engine& engine, ProcessWorld::Seat seat) {
   if (seat.group > static_cast<uint32_t>(engine.greatest_tag() - kFirstGroupTag)) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("group ", seat.group, " of this world is one more than ", engine.description(),
-                     " can tell apart, whose greatest tag is ", engine.greatest_tag(),
-                     "; keep communicators instead of splitting anew"));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "group ", seat.group, " exceeds the tags of ", engine.description(), " (at most ",
+        engine.greatest_tag(), "); reuse communicators instead of splitting again"));
   }
   return std::shared_ptr<Channel>(new Channel(std::move(processes), engine, std::move(seat)));
 }
