@@ -144,7 +144,8 @@ class ShardingStrategy {
   explicit ShardingStrategy(const StrategyOptions& options);
   virtual ~ShardingStrategy();
 
-  virtual absl::string_view name() const = 0;
+  // The name that it was registered under; empty while its constructor runs.
+  const std::string& name() const { return name_; }
   // Always returns the same value. The default claims offload, unit_collectives, unit_axes,
   // gradient_divide_factor and tree_micro_batches.
   virtual StrategyCapabilities capabilities() const;
@@ -192,6 +193,7 @@ class ShardingStrategy {
   bool KeepsGatheredAfterForward(const Unit& unit, Pass pass) const;
 
  private:
+  friend class StrategyRegistry;  // sets the name
   struct Programs;
 
   ProgramOptions ProgramOptionsOf(const Unit& unit) const;
@@ -206,6 +208,7 @@ class ShardingStrategy {
   // Returns the factor that multiplies reduced gradients.
   double GradientScale() const;
 
+  std::string name_;
   StrategyOptions options_;
   StrategyContext context_;
   std::unique_ptr<ProgramRunner> runner_;

@@ -45,7 +45,6 @@ class AllReduceShard : public ShardingStrategy {
     int64_t reductions = 0;
   };
 
-  absl::string_view name() const override { return kName; }
   StrategyCapabilities capabilities() const override {
     return {.unit_axes = true, .adds_up_in_full = true};
   }
