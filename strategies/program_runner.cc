@@ -73,14 +73,13 @@ absl::Status WidenGradientShards(Unit& unit, const UnitProgram& program, Stream&
   for (int i = 0; i < unit.segment_count(); ++i) {
     if (!unit.segment_layout(i).trainable) continue;
     const DType dtype = program.gradient_shard_dtypes[static_cast<size_t>(i)];
-    Unit::Segment& segment = unit.segment(i);
-    if (unit.offloads_gradients()) {
-      segment.offloaded_grad_shard = segment.offloaded_grad_shard.As(dtype);
-    } else if (segment.grad_shard.dtype() != dtype) {
+    StateTensor& shard = unit.segment(i).grad_shard;
+    if (shard.is_offloaded()) {
+      shard = shard.As(dtype);
+    } else if (shard.dtype() != dtype) {
       ZEROTH_CHECK(dtype == DType::kFloat32);
-      segment.grad_shard = Tensor();  // freed first, so that never both exist
-      ZEROTH_ASSIGN_OR_RETURN(segment.grad_shard,
-                              AllocateSum(unit, unit.segment_layout(i).shard_numel, writer));
+      shard = StateTensor();  // freed first, so that never both exist
+      ZEROTH_ASSIGN_OR_RETURN(shard, AllocateSum(unit, unit.segment_layout(i).shard_numel, writer));
     }
   }
   return absl::OkStatus();
@@ -175,7 +174,8 @@ class ProgramRunner::Execution {
     Lane& lane = runner_.lane(op.lane);
     switch (in.place) {
       case OpPlace::kShard:
-        return segment.shard;
+      case OpPlace::kGradientShard:
+        return StateOf(op, in.place).tensor();
       case OpPlace::kFull:
         return segment.full;
       case OpPlace::kGroupSlice:
@@ -183,8 +183,6 @@ class ProgramRunner::Execution {
         return SlicesOf(unit_, in.place).of_segment[static_cast<size_t>(op.segment)];
       case OpPlace::kGradient:
         return segment.grad;
-      case OpPlace::kGradientShard:
-        return segment.grad_shard;
       case OpPlace::kScratch:
         return lane.scratch->Take(in.begin + in.numel, *lane.stream);
       case OpPlace::kHandover:
@@ -206,9 +204,9 @@ class ProgramRunner::Execution {
     return handover_.ViewAs(0, Shape({in.begin + in.numel}), DType::kFloat32);
   }
 
-  const StateTensor& StoreOf(const UnitOp& op, OpPlace place) {
+  const StateTensor& StateOf(const UnitOp& op, OpPlace place) {
     const Unit::Segment& segment = unit_.segment(op.segment);
-    return place == OpPlace::kShard ? segment.offloaded_shard : segment.offloaded_grad_shard;
+    return place == OpPlace::kShard ? segment.shard : segment.grad_shard;
   }
 
   absl::Status RunOp(const UnitOp& op) {
@@ -216,7 +214,7 @@ class ProgramRunner::Execution {
     if (op.kind == OpKind::kRead) return Read(op, lane);
     if (op.kind == OpKind::kWrite) {
       ZEROTH_ASSIGN_OR_RETURN(const Tensor from, Find(op, op.from));
-      return StoreOf(op, op.to.place).Write(op.to.begin, from, *lane.stream);
+      return StateOf(op, op.to.place).Write(op.to.begin, from, *lane.stream);
     }
     ZEROTH_ASSIGN_OR_RETURN(const Tensor from, Find(op, op.from));
     ZEROTH_ASSIGN_OR_RETURN(const Tensor to, Find(op, op.to));
@@ -233,7 +231,7 @@ class ProgramRunner::Execution {
 
   // Reads offloaded state. State to be rounded passes through scratch, chunk by chunk.
   absl::Status Read(const UnitOp& op, Lane& lane) {
-    const StateTensor& store = StoreOf(op, op.from.place);
+    const StateTensor& store = StateOf(op, op.from.place);
     ZEROTH_ASSIGN_OR_RETURN(const Tensor to, Find(op, op.to));
     if (op.from.dtype == op.to.dtype) return store.Read(op.from.begin, to, *lane.stream);
     const int64_t chunk = std::min(unit_.offload_chunk_numel(), op.from.numel);
