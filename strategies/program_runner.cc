@@ -68,11 +68,12 @@ int64_t HandoverBytes(absl::Span<Unit* const> units) {
   return numel * kFp32Bytes;
 }
 
-// Gives the gradient shards the types of the program: fp32 while they accumulate micro-batches.
-absl::Status WidenGradientShards(Unit& unit, const UnitProgram& program, Stream& writer) {
+// Gives the gradient shards the types of this reduction: fp32 while they accumulate micro-batches.
+absl::Status WidenGradientShards(Unit& unit, bool is_last, Stream& writer) {
+  const bool adds_up = unit.has_accumulated() || !is_last;
   for (int i = 0; i < unit.segment_count(); ++i) {
     if (!unit.segment_layout(i).trainable) continue;
-    const DType dtype = program.gradient_shard_dtypes[static_cast<size_t>(i)];
+    const DType dtype = unit.gradient_shard_dtype(i, unit.accumulation(), adds_up);
     StateTensor& shard = unit.segment(i).grad_shard;
     if (shard.is_offloaded()) {
       shard = shard.As(dtype);
@@ -368,7 +369,7 @@ absl::Status ProgramRunner::Reduce(Unit& unit, const UnitProgram& program, bool 
   lane(LaneName::kReduce).stream = &comm;
   // The sums of earlier micro-batches may have been made on the stream across groups.
   if (unit.has_accumulated()) ZEROTH_RETURN_IF_ERROR(comm.Wait(unit.reduce_event()));
-  ZEROTH_RETURN_IF_ERROR(WidenGradientShards(unit, program, comm));
+  ZEROTH_RETURN_IF_ERROR(WidenGradientShards(unit, is_last, comm));
   ZEROTH_RETURN_IF_ERROR(Execution(*this, unit, program).Run());
   ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<Event> done, comm.Record());
   std::shared_ptr<Event> full_is_read = done;

@@ -30,11 +30,6 @@ class SegmentCompiler {
               unit.segment_layout(segment).numel},
         value_(full_) {}
 
-  DType ShardDType() const {
-    const bool adds_up = !is_replicated_ && (phase_.earlier > 0 || !phase_.is_last);
-    return unit_.gradient_shard_dtype(segment_, phase_.how, adds_up);
-  }
-
   std::vector<UnitOp> Compile() {
     if (full_.numel == 0) return {};
     ChooseDestination();
@@ -66,7 +61,9 @@ class SegmentCompiler {
            IsOverAllRanks() && unit_.mesh().replicate_size() > 1;
   }
   Operand Shard() const {
-    return {OpPlace::kGradientShard, ShardDType(), 0, unit_.segment_layout(segment_).shard_numel};
+    const bool adds_up = phase_.earlier > 0 || !phase_.is_last;
+    return {OpPlace::kGradientShard, unit_.gradient_shard_dtype(segment_, phase_.how, adds_up), 0,
+            unit_.segment_layout(segment_).shard_numel};
   }
   // Returns waiting sum number `level`. Number 0 is the shard that the optimizer reads, if that is
   // fp32 and in memory.
@@ -234,14 +231,11 @@ UnitProgram CompileReduce(const Unit& unit, const ProgramOptions& options,
   UnitProgram program;
   program.reduce_op = options.reduce_op;
   program.scale = options.scale;
-  program.gradient_shard_dtypes.resize(static_cast<size_t>(unit.segment_count()));
   std::vector<UnitOp> scatters;
   std::vector<UnitOp> rest;
   for (int i = 0; i < unit.segment_count(); ++i) {
     if (!unit.segment_layout(i).trainable) continue;
-    SegmentCompiler compiler(unit, i, options, phase);
-    program.gradient_shard_dtypes[static_cast<size_t>(i)] = compiler.ShardDType();
-    const std::vector<UnitOp> ops = compiler.Compile();
+    const std::vector<UnitOp> ops = SegmentCompiler(unit, i, options, phase).Compile();
     if (!unit.layout().Gaps(i).empty()) {
       const Operand full = {OpPlace::kGradient, unit.full_gradient_dtype(i, phase.how), 0,
                             unit.segment_layout(i).numel};

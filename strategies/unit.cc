@@ -120,8 +120,8 @@ DType Unit::full_gradient_dtype(int i, Accumulation how) const {
 }
 
 DType Unit::gradient_shard_dtype(int i, Accumulation how, bool adds_up) const {
-  const bool is_wide =
-      (adds_up && !sums_in_tree()) || full_gradient_dtype(i, how) == DType::kFloat32;
+  const bool is_sum = adds_up && !is_replicated(i) && !sums_in_tree();
+  const bool is_wide = is_sum || full_gradient_dtype(i, how) == DType::kFloat32;
   return is_wide ? DType::kFloat32 : precision_.gradient_dtype();
 }
 

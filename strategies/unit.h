@@ -192,8 +192,8 @@ class Unit {
   // The type of a segment's full gradients: grad_accum_dtype if they accumulate several
   // micro-batches, and reduce_dtype otherwise.
   DType full_gradient_dtype(int i, Accumulation how) const;
-  // The type of the gradient shard that the optimizer reads. `adds_up`: the shard accumulates the
-  // gradients of several micro-batches.
+  // The type of the gradient shard that the optimizer reads. `adds_up`: the step has several
+  // micro-batches, whose reduced gradients the shards of sharded segments accumulate.
   DType gradient_shard_dtype(int i, Accumulation how, bool adds_up) const;
   // True if layers add to the full gradients of the step's earlier micro-batches.
   bool adds_to_full(int i) const {

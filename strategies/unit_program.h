@@ -89,7 +89,6 @@ struct UnitProgram {
   // For reductions:
   ReduceOp reduce_op = ReduceOp::kMean;
   double scale = 1;
-  std::vector<DType> gradient_shard_dtypes;  // of kGradientShard, by segment
 
   // True if an operation of this lane reads or writes the place.
   bool Uses(OpPlace place, LaneName lane) const;
