@@ -90,7 +90,7 @@ absl::Status WidenGradientShards(Unit& unit, bool is_last, Stream& writer) {
 bool IsOneCall(const UnitOp& a, const UnitOp& b) {
   const bool is_batched = a.kind == OpKind::kAllGather ||
                           (a.kind == OpKind::kReduceScatter && a.lane == LaneName::kReduce);
-  return is_batched && a.kind == b.kind && a.lane == b.lane && a.group == b.group;
+  return is_batched && a.kind == b.kind && a.lane == b.lane && a.group.ranks == b.group.ranks;
 }
 
 }  // namespace
@@ -98,9 +98,8 @@ bool IsOneCall(const UnitOp& a, const UnitOp& b) {
 // One run of a program.
 class ProgramRunner::Execution {
  public:
-  Execution(ProgramRunner& runner, Unit& unit, const UnitProgram& program,
-            Communicator* post_forward = nullptr)
-      : runner_(runner), unit_(unit), program_(program), post_forward_(post_forward) {}
+  Execution(ProgramRunner& runner, Unit& unit, const UnitProgram& program)
+      : runner_(runner), unit_(unit), program_(program) {}
 
   // Enqueues all operations. On return no handover is in use, even after an error.
   absl::Status Run() {
@@ -118,7 +117,7 @@ class ProgramRunner::Execution {
       size_t end = i + 1;
       while (end < ops.size() && IsOneCall(ops[i], ops[end])) ++end;
       ZEROTH_RETURN_IF_ERROR(EnterLaneOf(ops[i]));
-      ZEROTH_RETURN_IF_ERROR(ops[i].group == OpGroup::kNone
+      ZEROTH_RETURN_IF_ERROR(ops[i].group.ranks == nullptr
                                  ? RunOp(ops[i])
                                  : RunCollectives(absl::MakeSpan(ops).subspan(i, end - i)));
       i = end;
@@ -250,11 +249,10 @@ class ProgramRunner::Execution {
   absl::Status RunCollectives(absl::Span<const UnitOp> ops) {
     const UnitOp& first = ops.front();
     Lane& lane = runner_.lane(first.lane);
-    Communicator& group = GroupOf(first, unit_, post_forward_);
+    Communicator& group = *first.group.ranks;
     // The slices that forward kept are results of the custom collectives: gather them unchanged.
     UnitCollectives* const custom =
-        first.group == OpGroup::kPostForward ? nullptr : unit_.custom_collectives();
-    ZEROTH_CHECK(group.size() == first.ranks);
+        first.from.place == OpPlace::kForwardSlice ? nullptr : unit_.custom_collectives();
     if (custom != nullptr) {
       ZEROTH_RETURN_IF_ERROR(ExpectKernels(unit_, lane.kernels, "a custom collective"));
     }
@@ -290,7 +288,6 @@ class ProgramRunner::Execution {
   ProgramRunner& runner_;
   Unit& unit_;
   const UnitProgram& program_;
-  Communicator* const post_forward_;
   int across_segment_ = -1;  // whose operations run on the lane across groups; -1: none
   Tensor handover_;          // while one is in use
 };
@@ -315,8 +312,7 @@ ProgramRunner::ProgramRunner(const StrategyContext& context)
   lane(LaneName::kAcross).kernels = context.across_kernels;
 }
 
-absl::Status ProgramRunner::Gather(Unit& unit, const UnitProgram& program,
-                                   Communicator* post_forward, Stream& comm) {
+absl::Status ProgramRunner::Gather(Unit& unit, const UnitProgram& program, Stream& comm) {
   ZEROTH_RETURN_IF_ERROR(unit.ExpectState(UnitState::kSharded, "gather"));
   if (!unit.precision().computes_in_masters()) {
     ZEROTH_RETURN_IF_ERROR(ExpectKernels(unit, context_.gather_kernels, "a gather"));
@@ -333,7 +329,7 @@ absl::Status ProgramRunner::Gather(Unit& unit, const UnitProgram& program,
     }
   }
   ZEROTH_RETURN_IF_ERROR(AcquireFullParameters(unit, *context_.gathered, comm));
-  ZEROTH_RETURN_IF_ERROR(Execution(*this, unit, program, post_forward).Run());
+  ZEROTH_RETURN_IF_ERROR(Execution(*this, unit, program).Run());
   ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<Event> done,
                           program.ops.empty() ? std::shared_ptr<Event>() : comm.Record());
   if (used != nullptr) used->last_use = done;

@@ -29,11 +29,9 @@ class ProgramRunner {
  public:
   explicit ProgramRunner(const StrategyContext& context);
 
-  // Runs a gather on `comm`: kSharded → kGathering. `post_forward` is the group of kForwardSlice,
-  // nullptr if there is none. FailedPrecondition if the unit's program rounds, or the unit has
-  // custom collectives, and StrategyContext has no kernels.
-  absl::Status Gather(Unit& unit, const UnitProgram& program, Communicator* post_forward,
-                      Stream& comm);
+  // Runs a gather on `comm`: kSharded → kGathering. FailedPrecondition if the unit's program
+  // rounds, or the unit has custom collectives, and StrategyContext has no kernels.
+  absl::Status Gather(Unit& unit, const UnitProgram& program, Stream& comm);
   // Runs CompileKeepSlice's program on the compute stream.
   absl::Status KeepSlice(Unit& unit, const UnitProgram& program);
   // True if the unit has the slice, kGroupSlice or kForwardSlice.

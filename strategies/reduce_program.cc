@@ -42,8 +42,6 @@ class SegmentCompiler {
  private:
   struct Collective {
     OpGroup group;
-    int ranks;
-    int rank;
     bool scatters;
     bool is_across;
   };
@@ -80,16 +78,16 @@ class SegmentCompiler {
   // Returns the reduction's collectives, without those in groups of one rank.
   std::vector<Collective> Collectives() const {
     std::vector<Collective> collectives;
-    const auto add = [&](OpGroup group, const Communicator& in, bool scatters, bool is_across) {
-      if (in.size() > 1) collectives.push_back({group, in.size(), in.rank(), scatters, is_across});
+    const auto add = [&](OpGroup group, bool scatters, bool is_across) {
+      if (group.ranks->size() > 1) collectives.push_back({group, scatters, is_across});
     };
     const MeshView& mesh = unit_.mesh();
-    if (!is_replicated_) add(OpGroup::kShardReduce, mesh.shard_reduce(), true, false);
+    if (!is_replicated_) add({"shard", &mesh.shard_reduce()}, true, false);
     if (!IsOverAllRanks()) return collectives;
     if (is_replicated_) {
-      add(OpGroup::kDataReduce, mesh.data_reduce(), false, false);
+      add({"data", &mesh.data_reduce()}, false, false);
     } else {
-      add(OpGroup::kReplicateReduce, mesh.replicate_reduce(), mesh.owners_span_groups(), true);
+      add({"replicate", &mesh.replicate_reduce()}, mesh.owners_span_groups(), true);
     }
     return collectives;
   }
@@ -155,11 +153,12 @@ class SegmentCompiler {
       if (accumulates) {
         value_ = earlier;
       } else if (in.scatters) {
-        const int64_t numel = from.numel / in.ranks;
+        const int64_t numel = from.numel / in.group.ranks->size();
         if (DestinationIs(numel, dtype)) {
           value_ = destination_;
         } else if (from.dtype == dtype) {
-          value_ = {from.place, from.dtype, from.begin + in.rank * numel, numel, from.level};
+          value_ = {from.place, from.dtype, from.begin + in.group.ranks->rank() * numel, numel,
+                    from.level};
         } else {
           value_ = Scratch(numel);
         }
@@ -170,7 +169,6 @@ class SegmentCompiler {
                       .from = from,
                       .to = value_,
                       .group = in.group,
-                      .ranks = in.ranks,
                       .accumulate = accumulates});
     }
     if (is_scaled_ || destination_dtype_ == DType::kFloat32) Widen();

@@ -129,10 +129,7 @@ ProgramOptions ShardingStrategy::ProgramOptionsOf(const Unit& unit) const {
   program.scale = GradientScale();
   program.accumulates_in_full = capabilities().adds_up_in_full || unit.sums_only_across();
   program.has_across_lane = context_.across_stream != nullptr;
-  if (const Communicator* const group = PostForwardGroup(unit); group != nullptr) {
-    program.post_forward_ranks = group->size();
-    program.post_forward_rank = group->rank();
-  }
+  program.post_forward = PostForwardGroup(unit);
   return program;
 }
 
@@ -154,13 +151,13 @@ absl::Status ShardingStrategy::Gather(Unit& unit, Pass, Stream& comm) {
   }
   const auto [program, is_new] = programs.gathers.try_emplace(from);
   if (is_new) program->second = CompileGather(unit, from, programs.options);
-  return runner_->Gather(unit, program->second, PostForwardGroup(unit), comm);
+  return runner_->Gather(unit, program->second, comm);
 }
 
 absl::Status ShardingStrategy::Reshard(Unit& unit, Pass pass) {
   if (KeepsGathered(unit, pass)) return unit.ExpectState(UnitState::kGathered, "keep");
   Programs& programs = ProgramsOf(unit);
-  if (programs.options.post_forward_ranks > 0 && pass == Pass::kForward &&
+  if (programs.options.post_forward != nullptr && pass == Pass::kForward &&
       !ProgramRunner::HasSlice(unit, OpPlace::kForwardSlice)) {
     if (!programs.keep_slice) programs.keep_slice = CompileKeepSlice(unit, programs.options);
     ZEROTH_RETURN_IF_ERROR(runner_->KeepSlice(unit, *programs.keep_slice));

@@ -10,14 +10,13 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 
-#include "zeroth/core/base/check.h"
-
 namespace zeroth {
 namespace {
 
-Operand SliceOf(const Operand& whole, int rank, int ranks) {
-  const int64_t numel = whole.numel / ranks;
-  return {whole.place, whole.dtype, rank * numel, numel};
+// Returns this rank's slice.
+Operand SliceOf(const Operand& whole, const Communicator& group) {
+  const int64_t numel = whole.numel / group.size();
+  return {whole.place, whole.dtype, group.rank() * numel, numel};
 }
 
 Operand FullOf(const Unit& unit, int segment) {
@@ -31,7 +30,8 @@ class GatherCompiler {
 
   // Fills kGroupSlice or kFull of the sharded segments in a group, in which this rank contributes
   // `slice`, or its shard if that is std::nullopt. Replicated segments get their shards in kFull.
-  void Fill(OpPlace place, OpGroup group, int ranks, int rank, std::optional<OpPlace> slice) {
+  void Fill(OpPlace place, OpGroup group, std::optional<OpPlace> slice = std::nullopt) {
+    const int ranks = group.ranks->size();
     std::vector<UnitOp> gathers;
     for (int i = 0; i < unit_.segment_count(); ++i) {
       const Operand full = FullOf(unit_, i);
@@ -45,16 +45,12 @@ class GatherCompiler {
               ? full
               : Operand{place, full.dtype, 0, unit_.segment_layout(i).shard_numel * ranks};
       const Operand mine = slice.has_value() ? Operand{*slice, whole.dtype, 0, whole.numel / ranks}
-                                             : Contribution(i, SliceOf(whole, rank, ranks));
+                                             : Contribution(i, SliceOf(whole, *group.ranks));
       if (ranks == 1) {
         program_.ops.push_back({.kind = OpKind::kCopy, .segment = i, .from = mine, .to = whole});
       } else {
-        gathers.push_back({.kind = OpKind::kAllGather,
-                           .segment = i,
-                           .from = mine,
-                           .to = whole,
-                           .group = group,
-                           .ranks = ranks});
+        gathers.push_back(
+            {.kind = OpKind::kAllGather, .segment = i, .from = mine, .to = whole, .group = group});
       }
     }
     // All rounding precedes the collectives, so that these are issued as one call.
@@ -86,8 +82,6 @@ constexpr absl::string_view kOpNames[] = {"zero_gaps",  "read",           "cast"
                                           "all_gather", "reduce_scatter", "all_reduce", "scale",
                                           "add",        "write"};
 constexpr absl::string_view kLaneNames[] = {"compute", "gather", "reduce", "across"};
-constexpr absl::string_view kGroupNames[] = {"",      "shard",     "replicate", "post-forward",
-                                             "shard", "replicate", "data"};
 
 std::string OperandText(const Operand& in, const UnitOp& op, const Unit& unit) {
   const bool is_stored = (in.place == OpPlace::kShard && unit.offloads_parameters()) ||
@@ -105,9 +99,9 @@ std::string OpText(const UnitOp& op, const UnitProgram& program, const Unit& uni
   if (!in_place) absl::StrAppend(&line, OperandText(op.from, op, unit), " -> ");
   absl::StrAppend(&line, OperandText(op.to, op, unit));
   if (op.kind == OpKind::kScale) absl::StrAppend(&line, ", by ", program.scale);
-  if (op.group == OpGroup::kNone) return line;
+  if (op.group.ranks == nullptr) return line;
   const bool reduces = op.kind != OpKind::kAllGather;
-  absl::StrAppend(&line, ", ", kGroupNames[static_cast<size_t>(op.group)], " group of ", op.ranks);
+  absl::StrAppend(&line, ", ", op.group.name, " group of ", op.group.ranks->size());
   if (reduces) absl::StrAppend(&line, program.reduce_op == ReduceOp::kMean ? ", mean" : ", sum");
   if (op.accumulate) absl::StrAppend(&line, ", accumulates");
   return line;
@@ -143,45 +137,20 @@ int64_t UnitProgram::NumelOf(OpPlace place, int segment) const {
   return numel;
 }
 
-Communicator& GroupOf(const UnitOp& op, const Unit& unit, Communicator* post_forward) {
-  const MeshView& mesh = unit.mesh();
-  switch (op.group) {
-    case OpGroup::kShardGather:
-      return mesh.shard_gather();
-    case OpGroup::kReplicateGather:
-      return mesh.replicate_gather();
-    case OpGroup::kShardReduce:
-      return mesh.shard_reduce();
-    case OpGroup::kReplicateReduce:
-      return mesh.replicate_reduce();
-    case OpGroup::kDataReduce:
-      return mesh.data_reduce();
-    case OpGroup::kPostForward:
-    case OpGroup::kNone:
-      break;
-  }
-  ZEROTH_CHECK(op.group == OpGroup::kPostForward && post_forward != nullptr);
-  return *post_forward;
-}
-
 UnitProgram CompileGather(const Unit& unit, OpPlace from, const ProgramOptions& options) {
   GatherCompiler compiler(unit);
   const MeshView& mesh = unit.mesh();
+  const OpGroup in_group = {"shard", &mesh.shard_gather()};
   if (from == OpPlace::kForwardSlice) {
-    compiler.Fill(OpPlace::kFull, OpGroup::kPostForward, options.post_forward_ranks, 0, from);
-    return compiler.Finish();
+    compiler.Fill(OpPlace::kFull, {"post-forward", options.post_forward}, from);
+  } else if (!mesh.owners_span_groups()) {
+    compiler.Fill(OpPlace::kFull, in_group);
+  } else {
+    if (from == OpPlace::kShard) {
+      compiler.Fill(OpPlace::kGroupSlice, {"replicate", &mesh.replicate_gather()});
+    }
+    compiler.Fill(OpPlace::kFull, in_group, OpPlace::kGroupSlice);
   }
-  if (!mesh.owners_span_groups()) {
-    compiler.Fill(OpPlace::kFull, OpGroup::kShardGather, unit.layout().shard_count(),
-                  unit.shard_rank(), std::nullopt);
-    return compiler.Finish();
-  }
-  if (from == OpPlace::kShard) {
-    const Communicator& across = mesh.replicate_gather();
-    compiler.Fill(OpPlace::kGroupSlice, OpGroup::kReplicateGather, across.size(), across.rank(),
-                  std::nullopt);
-  }
-  compiler.Fill(OpPlace::kFull, OpGroup::kShardGather, mesh.shard_size(), 0, OpPlace::kGroupSlice);
   return compiler.Finish();
 }
 
@@ -189,8 +158,7 @@ UnitProgram CompileKeepSlice(const Unit& unit, const ProgramOptions& options) {
   UnitProgram program;
   for (int i = 0; i < unit.segment_count(); ++i) {
     if (unit.is_replicated(i)) continue;
-    const Operand mine =
-        SliceOf(FullOf(unit, i), options.post_forward_rank, options.post_forward_ranks);
+    const Operand mine = SliceOf(FullOf(unit, i), *options.post_forward);
     program.ops.push_back({.kind = OpKind::kCopy,
                            .segment = i,
                            .lane = LaneName::kCompute,
@@ -207,7 +175,7 @@ std::string ProgramsText(const Unit& unit, const ProgramOptions& options) {
   };
   append_gather("gather", OpPlace::kShard);
   if (unit.mesh().owners_span_groups()) append_gather("gather again", OpPlace::kGroupSlice);
-  if (options.post_forward_ranks > 0) {
+  if (options.post_forward != nullptr) {
     AppendProgram("reshard after forward", CompileKeepSlice(unit, options), unit, text);
     append_gather("gather in backward", OpPlace::kForwardSlice);
   }
