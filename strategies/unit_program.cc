@@ -83,21 +83,21 @@ constexpr absl::string_view kOpNames[] = {"zero_gaps",  "read",           "cast"
                                           "add",        "write"};
 constexpr absl::string_view kLaneNames[] = {"compute", "gather", "reduce", "across"};
 
-std::string OperandText(const Operand& in, const UnitOp& op, const Unit& unit) {
-  const bool is_stored = (in.place == OpPlace::kShard && unit.offloads_parameters()) ||
-                         (in.place == OpPlace::kGradientShard && unit.offloads_gradients());
+std::string OperandText(const Operand& in, int segment, bool is_stored) {
   return absl::StrCat(is_stored ? "stored " : "", kPlaceNames[static_cast<size_t>(in.place)],
-                      in.place == OpPlace::kSum ? absl::StrCat(in.level) : "", ".", op.segment, "[",
+                      in.place == OpPlace::kSum ? absl::StrCat(in.level) : "", ".", segment, "[",
                       in.begin, ":", in.begin + in.numel, "] ", DTypeName(in.dtype));
 }
 
-std::string OpText(const UnitOp& op, const UnitProgram& program, const Unit& unit) {
+std::string OpText(const UnitOp& op, const UnitProgram& program) {
   std::string line = absl::StrFormat("    %-7s %-14s ", kLaneNames[static_cast<size_t>(op.lane)],
                                      kOpNames[static_cast<size_t>(op.kind)]);
   const bool in_place =
       op.kind == OpKind::kZeroGaps || op.kind == OpKind::kScale || op.kind == OpKind::kAllReduce;
-  if (!in_place) absl::StrAppend(&line, OperandText(op.from, op, unit), " -> ");
-  absl::StrAppend(&line, OperandText(op.to, op, unit));
+  if (!in_place) {
+    absl::StrAppend(&line, OperandText(op.from, op.segment, op.kind == OpKind::kRead), " -> ");
+  }
+  absl::StrAppend(&line, OperandText(op.to, op.segment, op.kind == OpKind::kWrite));
   if (op.kind == OpKind::kScale) absl::StrAppend(&line, ", by ", program.scale);
   if (op.group.ranks == nullptr) return line;
   const bool reduces = op.kind != OpKind::kAllGather;
@@ -107,11 +107,10 @@ std::string OpText(const UnitOp& op, const UnitProgram& program, const Unit& uni
   return line;
 }
 
-void AppendProgram(absl::string_view title, const UnitProgram& program, const Unit& unit,
-                   std::string& text) {
+void AppendProgram(absl::string_view title, const UnitProgram& program, std::string& text) {
   absl::StrAppend(&text, "  ", title, "\n");
   if (program.ops.empty()) absl::StrAppend(&text, "    nothing\n");
-  for (const UnitOp& op : program.ops) absl::StrAppend(&text, OpText(op, program, unit), "\n");
+  for (const UnitOp& op : program.ops) absl::StrAppend(&text, OpText(op, program), "\n");
 }
 
 }  // namespace
@@ -171,17 +170,17 @@ UnitProgram CompileKeepSlice(const Unit& unit, const ProgramOptions& options) {
 std::string ProgramsText(const Unit& unit, const ProgramOptions& options) {
   std::string text;
   const auto append_gather = [&](absl::string_view title, OpPlace from) {
-    AppendProgram(title, CompileGather(unit, from, options), unit, text);
+    AppendProgram(title, CompileGather(unit, from, options), text);
   };
   append_gather("gather", OpPlace::kShard);
   if (unit.mesh().owners_span_groups()) append_gather("gather again", OpPlace::kGroupSlice);
   if (options.post_forward != nullptr) {
-    AppendProgram("reshard after forward", CompileKeepSlice(unit, options), unit, text);
+    AppendProgram("reshard after forward", CompileKeepSlice(unit, options), text);
     append_gather("gather in backward", OpPlace::kForwardSlice);
   }
   if (!unit.has_trainable()) return text;
   const auto append = [&](absl::string_view title, const ReducePhase& phase) {
-    AppendProgram(title, CompileReduce(unit, options, phase), unit, text);
+    AppendProgram(title, CompileReduce(unit, options, phase), text);
   };
   const int64_t in_tree = unit.sums_in_tree() ? unit.tree_micro_batches() : 0;
   for (int64_t i = 0; i < in_tree; ++i) {
