@@ -196,13 +196,12 @@ class ShardingStrategy {
   friend class StrategyRegistry;  // sets the name
   struct Programs;
 
-  ProgramOptions ProgramOptionsOf(const Unit& unit) const;
+  absl::StatusOr<ProgramOptions> ProgramOptionsOf(const Unit& unit);
   Programs& ProgramsOf(const Unit& unit);
   absl::Status ExpectPlaceInTree(const Unit& unit, bool is_last) const;
-  absl::Status AttachPostForwardGroups();
   // Returns the group inside which the unit's backward gathers the slices that its forward has
-  // kept; nullptr if its forward keeps none.
-  Communicator* PostForwardGroup(const Unit& unit) const;
+  // kept; nullptr if its forward keeps none. Collective where a group is made.
+  absl::StatusOr<Communicator*> PostForwardGroup(const Unit& unit);
   // Returns the number of data-parallel ranks; the same for all units.
   int DataParallelSize() const;
   // Returns the factor that multiplies reduced gradients.
