@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -23,57 +22,49 @@ Operand FullOf(const Unit& unit, int segment) {
   return {OpPlace::kFull, unit.param_dtype(segment), 0, unit.segment_layout(segment).numel};
 }
 
-// Compiles gathers, stage by stage.
-class GatherCompiler {
- public:
-  explicit GatherCompiler(const Unit& unit) : unit_(unit) {}
+// Returns this rank's contribution to a gather of a segment: its shard, or `slice` of its
+// param_dtype, after an operation that rounds or reads the shard into it.
+Operand Contribution(const Unit& unit, int segment, const Operand& slice,
+                     std::vector<UnitOp>& ops) {
+  const Operand shard = {OpPlace::kShard, unit.master_dtype(segment), 0,
+                         unit.segment_layout(segment).shard_numel};
+  if (!unit.offloads_parameters() && shard.dtype == slice.dtype) return shard;
+  const OpKind kind = unit.offloads_parameters() ? OpKind::kRead : OpKind::kCast;
+  ops.push_back({.kind = kind, .segment = segment, .from = shard, .to = slice});
+  return slice;
+}
 
-  // Fills kGroupSlice or kFull of the sharded segments in a group, in which this rank contributes
-  // `slice`, or its shard if that is std::nullopt. Replicated segments get their shards in kFull.
-  void Fill(OpPlace place, OpGroup group, std::optional<OpPlace> slice = std::nullopt) {
-    const int ranks = group.ranks->size();
-    std::vector<UnitOp> gathers;
-    for (int i = 0; i < unit_.segment_count(); ++i) {
-      const Operand full = FullOf(unit_, i);
-      if (unit_.is_full(i)) continue;
-      if (unit_.is_replicated(i)) {
-        if (place == OpPlace::kFull) Contribution(i, full);
-        continue;
-      }
-      const Operand whole =
-          place == OpPlace::kFull
-              ? full
-              : Operand{place, full.dtype, 0, unit_.segment_layout(i).shard_numel * ranks};
-      const Operand mine = slice.has_value() ? Operand{*slice, whole.dtype, 0, whole.numel / ranks}
-                                             : Contribution(i, SliceOf(whole, *group.ranks));
-      if (ranks == 1) {
-        program_.ops.push_back({.kind = OpKind::kCopy, .segment = i, .from = mine, .to = whole});
-      } else {
-        gathers.push_back(
-            {.kind = OpKind::kAllGather, .segment = i, .from = mine, .to = whole, .group = group});
-      }
+// Appends the stage of a gather that fills kGroupSlice or kFull of the sharded segments in a group,
+// in which this rank contributes `slice`, or its shard if that is std::nullopt. Replicated segments
+// get their shards in kFull.
+void AppendGather(const Unit& unit, OpPlace place, OpGroup group, std::optional<OpPlace> slice,
+                  std::vector<UnitOp>& ops) {
+  const int ranks = group.ranks->size();
+  std::vector<UnitOp> gathers;
+  for (int i = 0; i < unit.segment_count(); ++i) {
+    const Operand full = FullOf(unit, i);
+    if (unit.is_full(i)) continue;
+    if (unit.is_replicated(i)) {
+      if (place == OpPlace::kFull) Contribution(unit, i, full, ops);
+      continue;
     }
-    // All rounding precedes the collectives, so that these are issued as one call.
-    program_.ops.insert(program_.ops.end(), gathers.begin(), gathers.end());
+    const Operand whole =
+        place == OpPlace::kFull
+            ? full
+            : Operand{place, full.dtype, 0, unit.segment_layout(i).shard_numel * ranks};
+    const Operand mine = slice.has_value()
+                             ? Operand{*slice, whole.dtype, 0, whole.numel / ranks}
+                             : Contribution(unit, i, SliceOf(whole, *group.ranks), ops);
+    if (ranks == 1) {
+      ops.push_back({.kind = OpKind::kCopy, .segment = i, .from = mine, .to = whole});
+    } else {
+      gathers.push_back(
+          {.kind = OpKind::kAllGather, .segment = i, .from = mine, .to = whole, .group = group});
+    }
   }
-
-  UnitProgram Finish() { return std::move(program_); }
-
- private:
-  // This rank's contribution to a gather of a segment: its shard, or `slice` of its param_dtype
-  // after the shard was rounded or read into it.
-  Operand Contribution(int segment, const Operand& slice) {
-    const Operand shard = {OpPlace::kShard, unit_.master_dtype(segment), 0,
-                           unit_.segment_layout(segment).shard_numel};
-    if (!unit_.offloads_parameters() && shard.dtype == slice.dtype) return shard;
-    const OpKind kind = unit_.offloads_parameters() ? OpKind::kRead : OpKind::kCast;
-    program_.ops.push_back({.kind = kind, .segment = segment, .from = shard, .to = slice});
-    return slice;
-  }
-
-  const Unit& unit_;
-  UnitProgram program_;
-};
+  // All rounding precedes the collectives, so that these are issued as one call.
+  ops.insert(ops.end(), gathers.begin(), gathers.end());
+}
 
 constexpr absl::string_view kPlaceNames[] = {"shard",         "full",     "group_slice",
                                              "forward_slice", "gradient", "gradient_shard",
@@ -137,20 +128,23 @@ int64_t UnitProgram::NumelOf(OpPlace place, int segment) const {
 }
 
 UnitProgram CompileGather(const Unit& unit, OpPlace from, const ProgramOptions& options) {
-  GatherCompiler compiler(unit);
+  UnitProgram program;
+  const auto fill = [&](OpPlace place, OpGroup group, std::optional<OpPlace> slice) {
+    AppendGather(unit, place, group, slice, program.ops);
+  };
   const MeshView& mesh = unit.mesh();
   const OpGroup in_group = {"shard", &mesh.shard_gather()};
   if (from == OpPlace::kForwardSlice) {
-    compiler.Fill(OpPlace::kFull, {"post-forward", options.post_forward}, from);
+    fill(OpPlace::kFull, {"post-forward", options.post_forward}, from);
   } else if (!mesh.owners_span_groups()) {
-    compiler.Fill(OpPlace::kFull, in_group);
+    fill(OpPlace::kFull, in_group, std::nullopt);
   } else {
     if (from == OpPlace::kShard) {
-      compiler.Fill(OpPlace::kGroupSlice, {"replicate", &mesh.replicate_gather()});
+      fill(OpPlace::kGroupSlice, {"replicate", &mesh.replicate_gather()}, std::nullopt);
     }
-    compiler.Fill(OpPlace::kFull, in_group, OpPlace::kGroupSlice);
+    fill(OpPlace::kFull, in_group, OpPlace::kGroupSlice);
   }
-  return compiler.Finish();
+  return program;
 }
 
 UnitProgram CompileKeepSlice(const Unit& unit, const ProgramOptions& options) {
