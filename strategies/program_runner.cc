@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -184,7 +185,7 @@ class ProgramRunner::Execution {
       case OpPlace::kGradient:
         return segment.grad;
       case OpPlace::kScratch:
-        return lane.scratch->Take(in.begin + in.numel, *lane.stream);
+        return lane.scratch.Take(in.begin + in.numel, *lane.stream);
       case OpPlace::kHandover:
         break;
       case OpPlace::kSum: {
@@ -237,7 +238,7 @@ class ProgramRunner::Execution {
     const int64_t chunk = std::min(unit_.offload_chunk_numel(), op.from.numel);
     for (int64_t begin = 0; begin < op.from.numel; begin += chunk) {
       const int64_t numel = std::min(chunk, op.from.numel - begin);
-      ZEROTH_ASSIGN_OR_RETURN(const Tensor values, lane.scratch->Take(numel, *lane.stream));
+      ZEROTH_ASSIGN_OR_RETURN(const Tensor values, lane.scratch.Take(numel, *lane.stream));
       ZEROTH_RETURN_IF_ERROR(store.Read(op.from.begin + begin, values, *lane.stream));
       ZEROTH_RETURN_IF_ERROR(kernels::Cast(*lane.kernels, values, to.View(begin, Shape({numel}))));
     }
@@ -256,8 +257,8 @@ class ProgramRunner::Execution {
     if (custom != nullptr) {
       ZEROTH_RETURN_IF_ERROR(ExpectKernels(unit_, lane.kernels, "a custom collective"));
     }
-    const CollectiveContext context{group, *lane.stream, lane.kernels,
-                                    lane.collective_scratch.get(), unit_.name()};
+    const CollectiveContext context{group, *lane.stream, lane.kernels, &lane.collective_scratch,
+                                    unit_.name()};
     std::vector<GatherBuffers> gathers;
     std::vector<ReductionBuffers> reductions;
     for (const UnitOp& op : ops) {
@@ -294,22 +295,19 @@ class ProgramRunner::Execution {
 
 ProgramRunner::ProgramRunner(const StrategyContext& context)
     : context_(context),
-      lanes_(kLaneCount),
       handover_(*context.device, MemoryCategory::kCommunication, {HandoverBytes(context.units)},
                 /*limit=*/2) {
-  for (Lane& in : lanes_) {
-    const bool gathers = &in == &lane(LaneName::kGather);
-    in.scratch =
-        std::make_unique<StreamScratch>(*context.device, gathers ? MemoryCategory::kOffloadStaging
-                                                                 : MemoryCategory::kCommunication);
-    in.collective_scratch =
-        std::make_unique<StreamScratch>(*context.device, MemoryCategory::kCommunication);
-  }
-  lane(LaneName::kCompute).stream = &context.device->compute_stream();
-  lane(LaneName::kGather).kernels = context.gather_kernels;
-  lane(LaneName::kReduce).kernels = context.reduce_kernels;
-  lane(LaneName::kAcross).stream = context.across_stream;
-  lane(LaneName::kAcross).kernels = context.across_kernels;
+  const auto add = [&](Stream* stream, Kernels* kernels, MemoryCategory scratch) {
+    lanes_.push_back({stream,
+                      kernels,
+                      {*context.device, scratch},
+                      {*context.device, MemoryCategory::kCommunication}});
+  };
+  // In the order of LaneName. Gather and Reduce are told their streams.
+  add(&context.device->compute_stream(), nullptr, MemoryCategory::kCommunication);
+  add(nullptr, context.gather_kernels, MemoryCategory::kOffloadStaging);
+  add(nullptr, context.reduce_kernels, MemoryCategory::kCommunication);
+  add(context.across_stream, context.across_kernels, MemoryCategory::kCommunication);
 }
 
 absl::Status ProgramRunner::Gather(Unit& unit, const UnitProgram& program, Stream& comm) {
@@ -382,8 +380,8 @@ absl::Status ProgramRunner::Reduce(Unit& unit, const UnitProgram& program, bool 
 absl::Status ProgramRunner::Trim() {
   absl::Status status;
   for (Lane& in : lanes_) {
-    status.Update(in.scratch->Trim());
-    status.Update(in.collective_scratch->Trim());
+    status.Update(in.scratch.Trim());
+    status.Update(in.collective_scratch.Trim());
   }
   status.Update(handover_.Trim());
   for (Unit* unit : context_.units) {

@@ -5,7 +5,6 @@
 
 #pragma once
 
-#include <memory>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -19,9 +18,9 @@ namespace zeroth {
 // A stream, with the kernels and scratch of its operations.
 struct Lane {
   Stream* stream = nullptr;
-  Kernels* kernels = nullptr;              // on that stream; nullptr if nothing is rounded
-  std::unique_ptr<StreamScratch> scratch;  // kScratch, and staging of offloaded state
-  std::unique_ptr<StreamScratch> collective_scratch;  // for UnitSpec::collectives
+  Kernels* kernels = nullptr;        // on that stream; nullptr if nothing is rounded
+  StreamScratch scratch;             // kScratch, and staging of offloaded state
+  StreamScratch collective_scratch;  // for UnitSpec::collectives
 };
 
 // Used by one rank's thread only. After an error the step must be abandoned, see Scheduler.

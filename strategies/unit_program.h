@@ -47,7 +47,6 @@ enum class OpKind : uint8_t {
 
 // The stream that an operation is enqueued on.
 enum class LaneName : uint8_t { kCompute, kGather, kReduce, kAcross };
-inline constexpr int kLaneCount = 4;
 
 // The ranks of a collective.
 struct OpGroup {
