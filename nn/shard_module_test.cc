@@ -238,8 +238,9 @@ absl::Status LossesUnder(const WrapPolicy& policy, Communicator& world,
     ZEROTH_RETURN_IF_ERROR(sharding->scheduler().FinishBackward());
     for (Unit* unit : sharding->units()) {
       for (int i = 0; i < unit->segment_count(); ++i) {
-        const Tensor& shard = unit->segment(i).shard;
-        ZEROTH_RETURN_IF_ERROR(kernels::Add(*kernels, shard, unit->segment(i).grad_shard, shard));
+        const Tensor& shard = unit->segment(i).shard.tensor();
+        ZEROTH_RETURN_IF_ERROR(
+            kernels::Add(*kernels, shard, unit->segment(i).grad_shard.tensor(), shard));
       }
     }
     ZEROTH_RETURN_IF_ERROR(sharding->scheduler().EndStep());

@@ -153,7 +153,7 @@ absl::Status AcquireFullParameters(Unit& unit, FullBuffers& buffers, Stream& com
                           AcquirePacked(unit, buffers, FullParameters(unit), comm));
   for (int i = 0; i < unit.segment_count(); ++i) {
     Unit::Segment& segment = unit.segment(i);
-    segment.full = unit.is_full(i) ? segment.shard : full[static_cast<size_t>(i)];
+    segment.full = unit.is_full(i) ? segment.shard.tensor() : full[static_cast<size_t>(i)];
   }
   return absl::OkStatus();
 }
@@ -175,17 +175,18 @@ absl::Status PrepareFullGradients(Unit& unit, FullBuffers& buffers) {
     const ShardLayout::Segment& layout = unit.segment_layout(i);
     if (!layout.trainable) continue;
     Unit::Segment& segment = unit.segment(i);
-    if (!unit.offloads_gradients() && !segment.grad_shard.defined()) {
+    if (!segment.grad_shard.defined()) {
       const DType dtype = unit.gradient_shard_dtype(i, unit.accumulation(), /*adds_up=*/false);
       ZEROTH_ASSIGN_OR_RETURN(segment.grad_shard,
                               Tensor::Empty(unit.device(), Shape({layout.shard_numel}), dtype,
                                             MemoryCategory::kGradients));
     }
-    segment.grad = unit.is_full_gradient(i) ? segment.grad_shard : full[static_cast<size_t>(i)];
+    segment.grad =
+        unit.is_full_gradient(i) ? segment.grad_shard.tensor() : full[static_cast<size_t>(i)];
     // Layers add to the gradients of earlier micro-batches.
-    if (unit.adds_to_full(i) && unit.offloads_gradients()) {
+    if (unit.adds_to_full(i) && segment.grad_shard.is_offloaded()) {
       ZEROTH_RETURN_IF_ERROR(compute.Wait(unit.reduce_event()));
-      ZEROTH_RETURN_IF_ERROR(segment.offloaded_grad_shard.Read(0, segment.grad, compute));
+      ZEROTH_RETURN_IF_ERROR(segment.grad_shard.Read(0, segment.grad, compute));
     }
   }
   return unit.BeginGradients();

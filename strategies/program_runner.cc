@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -68,19 +69,19 @@ int64_t HandoverBytes(absl::Span<Unit* const> units) {
   return numel * kFp32Bytes;
 }
 
-// Gives the gradient shards the types of the program: fp32 while they accumulate micro-batches.
-absl::Status WidenGradientShards(Unit& unit, const UnitProgram& program, Stream& writer) {
+// Gives the gradient shards the types of this reduction: fp32 while they accumulate micro-batches.
+absl::Status WidenGradientShards(Unit& unit, bool is_last, Stream& writer) {
+  const bool adds_up = unit.has_accumulated() || !is_last;
   for (int i = 0; i < unit.segment_count(); ++i) {
     if (!unit.segment_layout(i).trainable) continue;
-    const DType dtype = program.gradient_shard_dtypes[static_cast<size_t>(i)];
-    Unit::Segment& segment = unit.segment(i);
-    if (unit.offloads_gradients()) {
-      segment.offloaded_grad_shard = segment.offloaded_grad_shard.As(dtype);
-    } else if (segment.grad_shard.dtype() != dtype) {
+    const DType dtype = unit.gradient_shard_dtype(i, unit.accumulation(), adds_up);
+    StateTensor& shard = unit.segment(i).grad_shard;
+    if (shard.is_offloaded()) {
+      shard = shard.As(dtype);
+    } else if (shard.dtype() != dtype) {
       ZEROTH_CHECK(dtype == DType::kFloat32);
-      segment.grad_shard = Tensor();  // freed first, so that never both exist
-      ZEROTH_ASSIGN_OR_RETURN(segment.grad_shard,
-                              AllocateSum(unit, unit.segment_layout(i).shard_numel, writer));
+      shard = StateTensor();  // freed first, so that never both exist
+      ZEROTH_ASSIGN_OR_RETURN(shard, AllocateSum(unit, unit.segment_layout(i).shard_numel, writer));
     }
   }
   return absl::OkStatus();
@@ -90,7 +91,7 @@ absl::Status WidenGradientShards(Unit& unit, const UnitProgram& program, Stream&
 bool IsOneCall(const UnitOp& a, const UnitOp& b) {
   const bool is_batched = a.kind == OpKind::kAllGather ||
                           (a.kind == OpKind::kReduceScatter && a.lane == LaneName::kReduce);
-  return is_batched && a.kind == b.kind && a.lane == b.lane && a.group == b.group;
+  return is_batched && a.kind == b.kind && a.lane == b.lane && a.group.ranks == b.group.ranks;
 }
 
 }  // namespace
@@ -98,9 +99,8 @@ bool IsOneCall(const UnitOp& a, const UnitOp& b) {
 // One run of a program.
 class ProgramRunner::Execution {
  public:
-  Execution(ProgramRunner& runner, Unit& unit, const UnitProgram& program,
-            Communicator* post_forward = nullptr)
-      : runner_(runner), unit_(unit), program_(program), post_forward_(post_forward) {}
+  Execution(ProgramRunner& runner, Unit& unit, const UnitProgram& program)
+      : runner_(runner), unit_(unit), program_(program) {}
 
   // Enqueues all operations. On return no handover is in use, even after an error.
   absl::Status Run() {
@@ -118,7 +118,7 @@ class ProgramRunner::Execution {
       size_t end = i + 1;
       while (end < ops.size() && IsOneCall(ops[i], ops[end])) ++end;
       ZEROTH_RETURN_IF_ERROR(EnterLaneOf(ops[i]));
-      ZEROTH_RETURN_IF_ERROR(ops[i].group == OpGroup::kNone
+      ZEROTH_RETURN_IF_ERROR(ops[i].group.ranks == nullptr
                                  ? RunOp(ops[i])
                                  : RunCollectives(absl::MakeSpan(ops).subspan(i, end - i)));
       i = end;
@@ -175,7 +175,8 @@ class ProgramRunner::Execution {
     Lane& lane = runner_.lane(op.lane);
     switch (in.place) {
       case OpPlace::kShard:
-        return segment.shard;
+      case OpPlace::kGradientShard:
+        return StateOf(op, in.place).tensor();
       case OpPlace::kFull:
         return segment.full;
       case OpPlace::kGroupSlice:
@@ -183,10 +184,8 @@ class ProgramRunner::Execution {
         return SlicesOf(unit_, in.place).of_segment[static_cast<size_t>(op.segment)];
       case OpPlace::kGradient:
         return segment.grad;
-      case OpPlace::kGradientShard:
-        return segment.grad_shard;
       case OpPlace::kScratch:
-        return lane.scratch->Take(in.begin + in.numel, *lane.stream);
+        return lane.scratch.Take(in.begin + in.numel, *lane.stream);
       case OpPlace::kHandover:
         break;
       case OpPlace::kSum: {
@@ -206,9 +205,9 @@ class ProgramRunner::Execution {
     return handover_.ViewAs(0, Shape({in.begin + in.numel}), DType::kFloat32);
   }
 
-  const StateTensor& StoreOf(const UnitOp& op, OpPlace place) {
+  const StateTensor& StateOf(const UnitOp& op, OpPlace place) {
     const Unit::Segment& segment = unit_.segment(op.segment);
-    return place == OpPlace::kShard ? segment.offloaded_shard : segment.offloaded_grad_shard;
+    return place == OpPlace::kShard ? segment.shard : segment.grad_shard;
   }
 
   absl::Status RunOp(const UnitOp& op) {
@@ -216,7 +215,7 @@ class ProgramRunner::Execution {
     if (op.kind == OpKind::kRead) return Read(op, lane);
     if (op.kind == OpKind::kWrite) {
       ZEROTH_ASSIGN_OR_RETURN(const Tensor from, Find(op, op.from));
-      return StoreOf(op, op.to.place).Write(op.to.begin, from, *lane.stream);
+      return StateOf(op, op.to.place).Write(op.to.begin, from, *lane.stream);
     }
     ZEROTH_ASSIGN_OR_RETURN(const Tensor from, Find(op, op.from));
     ZEROTH_ASSIGN_OR_RETURN(const Tensor to, Find(op, op.to));
@@ -233,13 +232,13 @@ class ProgramRunner::Execution {
 
   // Reads offloaded state. State to be rounded passes through scratch, chunk by chunk.
   absl::Status Read(const UnitOp& op, Lane& lane) {
-    const StateTensor& store = StoreOf(op, op.from.place);
+    const StateTensor& store = StateOf(op, op.from.place);
     ZEROTH_ASSIGN_OR_RETURN(const Tensor to, Find(op, op.to));
     if (op.from.dtype == op.to.dtype) return store.Read(op.from.begin, to, *lane.stream);
     const int64_t chunk = std::min(unit_.offload_chunk_numel(), op.from.numel);
     for (int64_t begin = 0; begin < op.from.numel; begin += chunk) {
       const int64_t numel = std::min(chunk, op.from.numel - begin);
-      ZEROTH_ASSIGN_OR_RETURN(const Tensor values, lane.scratch->Take(numel, *lane.stream));
+      ZEROTH_ASSIGN_OR_RETURN(const Tensor values, lane.scratch.Take(numel, *lane.stream));
       ZEROTH_RETURN_IF_ERROR(store.Read(op.from.begin + begin, values, *lane.stream));
       ZEROTH_RETURN_IF_ERROR(kernels::Cast(*lane.kernels, values, to.View(begin, Shape({numel}))));
     }
@@ -251,16 +250,15 @@ class ProgramRunner::Execution {
   absl::Status RunCollectives(absl::Span<const UnitOp> ops) {
     const UnitOp& first = ops.front();
     Lane& lane = runner_.lane(first.lane);
-    Communicator& group = GroupOf(first, unit_, post_forward_);
+    Communicator& group = *first.group.ranks;
     // The slices that forward kept are results of the custom collectives: gather them unchanged.
     UnitCollectives* const custom =
-        first.group == OpGroup::kPostForward ? nullptr : unit_.custom_collectives();
-    ZEROTH_CHECK(group.size() == first.ranks);
+        first.from.place == OpPlace::kForwardSlice ? nullptr : unit_.custom_collectives();
     if (custom != nullptr) {
       ZEROTH_RETURN_IF_ERROR(ExpectKernels(unit_, lane.kernels, "a custom collective"));
     }
-    const CollectiveContext context{group, *lane.stream, lane.kernels,
-                                    lane.collective_scratch.get(), unit_.name()};
+    const CollectiveContext context{group, *lane.stream, lane.kernels, &lane.collective_scratch,
+                                    unit_.name()};
     std::vector<GatherBuffers> gathers;
     std::vector<ReductionBuffers> reductions;
     for (const UnitOp& op : ops) {
@@ -291,33 +289,28 @@ class ProgramRunner::Execution {
   ProgramRunner& runner_;
   Unit& unit_;
   const UnitProgram& program_;
-  Communicator* const post_forward_;
   int across_segment_ = -1;  // whose operations run on the lane across groups; -1: none
   Tensor handover_;          // while one is in use
 };
 
 ProgramRunner::ProgramRunner(const StrategyContext& context)
     : context_(context),
-      lanes_(kLaneCount),
       handover_(*context.device, MemoryCategory::kCommunication, {HandoverBytes(context.units)},
                 /*limit=*/2) {
-  for (Lane& in : lanes_) {
-    const bool gathers = &in == &lane(LaneName::kGather);
-    in.scratch =
-        std::make_unique<StreamScratch>(*context.device, gathers ? MemoryCategory::kOffloadStaging
-                                                                 : MemoryCategory::kCommunication);
-    in.collective_scratch =
-        std::make_unique<StreamScratch>(*context.device, MemoryCategory::kCommunication);
-  }
-  lane(LaneName::kCompute).stream = &context.device->compute_stream();
-  lane(LaneName::kGather).kernels = context.gather_kernels;
-  lane(LaneName::kReduce).kernels = context.reduce_kernels;
-  lane(LaneName::kAcross).stream = context.across_stream;
-  lane(LaneName::kAcross).kernels = context.across_kernels;
+  const auto add = [&](Stream* stream, Kernels* kernels, MemoryCategory scratch) {
+    lanes_.push_back({stream,
+                      kernels,
+                      {*context.device, scratch},
+                      {*context.device, MemoryCategory::kCommunication}});
+  };
+  // In the order of LaneName. Gather and Reduce are told their streams.
+  add(&context.device->compute_stream(), nullptr, MemoryCategory::kCommunication);
+  add(nullptr, context.gather_kernels, MemoryCategory::kOffloadStaging);
+  add(nullptr, context.reduce_kernels, MemoryCategory::kCommunication);
+  add(context.across_stream, context.across_kernels, MemoryCategory::kCommunication);
 }
 
-absl::Status ProgramRunner::Gather(Unit& unit, const UnitProgram& program,
-                                   Communicator* post_forward, Stream& comm) {
+absl::Status ProgramRunner::Gather(Unit& unit, const UnitProgram& program, Stream& comm) {
   ZEROTH_RETURN_IF_ERROR(unit.ExpectState(UnitState::kSharded, "gather"));
   if (!unit.precision().computes_in_masters()) {
     ZEROTH_RETURN_IF_ERROR(ExpectKernels(unit, context_.gather_kernels, "a gather"));
@@ -334,7 +327,7 @@ absl::Status ProgramRunner::Gather(Unit& unit, const UnitProgram& program,
     }
   }
   ZEROTH_RETURN_IF_ERROR(AcquireFullParameters(unit, *context_.gathered, comm));
-  ZEROTH_RETURN_IF_ERROR(Execution(*this, unit, program, post_forward).Run());
+  ZEROTH_RETURN_IF_ERROR(Execution(*this, unit, program).Run());
   ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<Event> done,
                           program.ops.empty() ? std::shared_ptr<Event>() : comm.Record());
   if (used != nullptr) used->last_use = done;
@@ -370,7 +363,7 @@ absl::Status ProgramRunner::Reduce(Unit& unit, const UnitProgram& program, bool 
   lane(LaneName::kReduce).stream = &comm;
   // The sums of earlier micro-batches may have been made on the stream across groups.
   if (unit.has_accumulated()) ZEROTH_RETURN_IF_ERROR(comm.Wait(unit.reduce_event()));
-  ZEROTH_RETURN_IF_ERROR(WidenGradientShards(unit, program, comm));
+  ZEROTH_RETURN_IF_ERROR(WidenGradientShards(unit, is_last, comm));
   ZEROTH_RETURN_IF_ERROR(Execution(*this, unit, program).Run());
   ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<Event> done, comm.Record());
   std::shared_ptr<Event> full_is_read = done;
@@ -387,8 +380,8 @@ absl::Status ProgramRunner::Reduce(Unit& unit, const UnitProgram& program, bool 
 absl::Status ProgramRunner::Trim() {
   absl::Status status;
   for (Lane& in : lanes_) {
-    status.Update(in.scratch->Trim());
-    status.Update(in.collective_scratch->Trim());
+    status.Update(in.scratch.Trim());
+    status.Update(in.collective_scratch.Trim());
   }
   status.Update(handover_.Trim());
   for (Unit* unit : context_.units) {

@@ -5,7 +5,6 @@
 
 #pragma once
 
-#include <memory>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -19,9 +18,9 @@ namespace zeroth {
 // A stream, with the kernels and scratch of its operations.
 struct Lane {
   Stream* stream = nullptr;
-  Kernels* kernels = nullptr;              // on that stream; nullptr if nothing is rounded
-  std::unique_ptr<StreamScratch> scratch;  // kScratch, and staging of offloaded state
-  std::unique_ptr<StreamScratch> collective_scratch;  // for UnitSpec::collectives
+  Kernels* kernels = nullptr;        // on that stream; nullptr if nothing is rounded
+  StreamScratch scratch;             // kScratch, and staging of offloaded state
+  StreamScratch collective_scratch;  // for UnitSpec::collectives
 };
 
 // Used by one rank's thread only. After an error the step must be abandoned, see Scheduler.
@@ -29,11 +28,9 @@ class ProgramRunner {
  public:
   explicit ProgramRunner(const StrategyContext& context);
 
-  // Runs a gather on `comm`: kSharded → kGathering. `post_forward` is the group of kForwardSlice,
-  // nullptr if there is none. FailedPrecondition if the unit's program rounds, or the unit has
-  // custom collectives, and StrategyContext has no kernels.
-  absl::Status Gather(Unit& unit, const UnitProgram& program, Communicator* post_forward,
-                      Stream& comm);
+  // Runs a gather on `comm`: kSharded → kGathering. FailedPrecondition if the unit's program
+  // rounds, or the unit has custom collectives, and StrategyContext has no kernels.
+  absl::Status Gather(Unit& unit, const UnitProgram& program, Stream& comm);
   // Runs CompileKeepSlice's program on the compute stream.
   absl::Status KeepSlice(Unit& unit, const UnitProgram& program);
   // True if the unit has the slice, kGroupSlice or kForwardSlice.

@@ -30,11 +30,6 @@ class SegmentCompiler {
               unit.segment_layout(segment).numel},
         value_(full_) {}
 
-  DType ShardDType() const {
-    const bool adds_up = !is_replicated_ && (phase_.earlier > 0 || !phase_.is_last);
-    return unit_.gradient_shard_dtype(segment_, phase_.how, adds_up);
-  }
-
   std::vector<UnitOp> Compile() {
     if (full_.numel == 0) return {};
     ChooseDestination();
@@ -47,8 +42,6 @@ class SegmentCompiler {
  private:
   struct Collective {
     OpGroup group;
-    int ranks;
-    int rank;
     bool scatters;
     bool is_across;
   };
@@ -66,7 +59,9 @@ class SegmentCompiler {
            IsOverAllRanks() && unit_.mesh().replicate_size() > 1;
   }
   Operand Shard() const {
-    return {OpPlace::kGradientShard, ShardDType(), 0, unit_.segment_layout(segment_).shard_numel};
+    const bool adds_up = phase_.earlier > 0 || !phase_.is_last;
+    return {OpPlace::kGradientShard, unit_.gradient_shard_dtype(segment_, phase_.how, adds_up), 0,
+            unit_.segment_layout(segment_).shard_numel};
   }
   // Returns waiting sum number `level`. Number 0 is the shard that the optimizer reads, if that is
   // fp32 and in memory.
@@ -83,16 +78,16 @@ class SegmentCompiler {
   // Returns the reduction's collectives, without those in groups of one rank.
   std::vector<Collective> Collectives() const {
     std::vector<Collective> collectives;
-    const auto add = [&](OpGroup group, const Communicator& in, bool scatters, bool is_across) {
-      if (in.size() > 1) collectives.push_back({group, in.size(), in.rank(), scatters, is_across});
+    const auto add = [&](OpGroup group, bool scatters, bool is_across) {
+      if (group.ranks->size() > 1) collectives.push_back({group, scatters, is_across});
     };
     const MeshView& mesh = unit_.mesh();
-    if (!is_replicated_) add(OpGroup::kShardReduce, mesh.shard_reduce(), true, false);
+    if (!is_replicated_) add({"shard", &mesh.shard_reduce()}, true, false);
     if (!IsOverAllRanks()) return collectives;
     if (is_replicated_) {
-      add(OpGroup::kDataReduce, mesh.data_reduce(), false, false);
+      add({"data", &mesh.data_reduce()}, false, false);
     } else {
-      add(OpGroup::kReplicateReduce, mesh.replicate_reduce(), mesh.owners_span_groups(), true);
+      add({"replicate", &mesh.replicate_reduce()}, mesh.owners_span_groups(), true);
     }
     return collectives;
   }
@@ -158,11 +153,12 @@ class SegmentCompiler {
       if (accumulates) {
         value_ = earlier;
       } else if (in.scatters) {
-        const int64_t numel = from.numel / in.ranks;
+        const int64_t numel = from.numel / in.group.ranks->size();
         if (DestinationIs(numel, dtype)) {
           value_ = destination_;
         } else if (from.dtype == dtype) {
-          value_ = {from.place, from.dtype, from.begin + in.rank * numel, numel, from.level};
+          value_ = {from.place, from.dtype, from.begin + in.group.ranks->rank() * numel, numel,
+                    from.level};
         } else {
           value_ = Scratch(numel);
         }
@@ -173,7 +169,6 @@ class SegmentCompiler {
                       .from = from,
                       .to = value_,
                       .group = in.group,
-                      .ranks = in.ranks,
                       .accumulate = accumulates});
     }
     if (is_scaled_ || destination_dtype_ == DType::kFloat32) Widen();
@@ -234,14 +229,11 @@ UnitProgram CompileReduce(const Unit& unit, const ProgramOptions& options,
   UnitProgram program;
   program.reduce_op = options.reduce_op;
   program.scale = options.scale;
-  program.gradient_shard_dtypes.resize(static_cast<size_t>(unit.segment_count()));
   std::vector<UnitOp> scatters;
   std::vector<UnitOp> rest;
   for (int i = 0; i < unit.segment_count(); ++i) {
     if (!unit.segment_layout(i).trainable) continue;
-    SegmentCompiler compiler(unit, i, options, phase);
-    program.gradient_shard_dtypes[static_cast<size_t>(i)] = compiler.ShardDType();
-    const std::vector<UnitOp> ops = compiler.Compile();
+    const std::vector<UnitOp> ops = SegmentCompiler(unit, i, options, phase).Compile();
     if (!unit.layout().Gaps(i).empty()) {
       const Operand full = {OpPlace::kGradient, unit.full_gradient_dtype(i, phase.how), 0,
                             unit.segment_layout(i).numel};

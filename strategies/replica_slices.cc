@@ -58,35 +58,30 @@ std::vector<ShardLayout::Piece> ReplicaSlices::PartsToRead(const ShardLayout::Pi
 
 absl::Status ReplicaSlices::Exchange(const StateTensor& state, int64_t block,
                                      absl::string_view label) const {
+  constexpr int64_t kStagingBytes = int64_t{4} << 20;
   if (slice_ == 0) return absl::OkStatus();
   const int64_t slice = slice_ / block;
   const int64_t count = replicas_->size();
   Stream& stream = unit_->device().compute_stream();
-  if (state.is_offloaded()) return ExchangeStaged(state, slice, label);
-  const Tensor all = state.tensor().View(0, Shape({count * slice}));
-  const Tensor mine = all.View(replicas_->rank() * slice, Shape({slice}));
-  ZEROTH_RETURN_IF_ERROR(replicas_->AllGather(mine, all, stream, label));
-  return stream.Synchronize();
-}
-
-absl::Status ReplicaSlices::ExchangeStaged(const StateTensor& state, int64_t slice,
-                                           absl::string_view label) const {
-  constexpr int64_t kStagingBytes = int64_t{4} << 20;
-  const int64_t count = replicas_->size();
-  const int64_t most = kStagingBytes / static_cast<int64_t>(SizeOf(state.dtype())) / count;
-  const int64_t step = std::clamp(most, int64_t{1}, slice);
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor staging,
-                          Tensor::Empty(unit_->device(), Shape({count * step}), state.dtype(),
-                                        MemoryCategory::kOffloadStaging));
-  Stream& stream = unit_->device().compute_stream();
+  // All slices at once in place or, if they are offloaded, in pieces through staging.
+  int64_t step = slice;
+  Tensor memory = state.tensor();
+  if (state.is_offloaded()) {
+    const int64_t most = kStagingBytes / static_cast<int64_t>(SizeOf(state.dtype())) / count;
+    step = std::clamp(most, int64_t{1}, slice);
+    ZEROTH_ASSIGN_OR_RETURN(memory, Tensor::Empty(unit_->device(), Shape({count * step}),
+                                                  state.dtype(), MemoryCategory::kOffloadStaging));
+  }
   for (int64_t done = 0; done < slice; done += step) {
     const int64_t numel = std::min(step, slice - done);
-    const Tensor all = staging.View(0, Shape({count * numel}));
+    const Tensor all = memory.View(0, Shape({count * numel}));
     const auto part = [&](int64_t replica) { return all.View(replica * numel, Shape({numel})); };
     const Tensor mine = part(replicas_->rank());
-    ZEROTH_RETURN_IF_ERROR(state.Read(replicas_->rank() * slice + done, mine, stream));
+    if (state.is_offloaded()) {
+      ZEROTH_RETURN_IF_ERROR(state.Read(replicas_->rank() * slice + done, mine, stream));
+    }
     ZEROTH_RETURN_IF_ERROR(replicas_->AllGather(mine, all, stream, label));
-    for (int64_t replica = 0; replica < count; ++replica) {
+    for (int64_t replica = 0; state.is_offloaded() && replica < count; ++replica) {
       ZEROTH_RETURN_IF_ERROR(state.Write(replica * slice + done, part(replica), stream));
     }
   }

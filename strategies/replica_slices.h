@@ -40,9 +40,6 @@ class ReplicaSlices {
   absl::Status Exchange(const StateTensor& state, int64_t block, absl::string_view label) const;
 
  private:
-  absl::Status ExchangeStaged(const StateTensor& state, int64_t slice,
-                              absl::string_view label) const;
-
   const Unit* unit_;
   Communicator* replicas_;  // nullptr if no other rank has this shard
   int64_t begin_;

@@ -311,8 +311,8 @@ int64_t Sharding::ShardMemoryBytes() const {
   int64_t bytes = 0;
   for (const Unit* unit : unit_pointers_) {
     for (int i = 0; i < unit->segment_count(); ++i) {
-      const Tensor& shard = unit->segment(i).shard;
-      if (shard.defined()) bytes += static_cast<int64_t>(shard.bytes());
+      const StateTensor shard = unit->ShardState(i);
+      if (!shard.is_offloaded()) bytes += shard.bytes();
     }
   }
   return bytes;

@@ -71,7 +71,6 @@ absl::Status ShardingStrategy::Attach(const StrategyContext& context) {
                            " with ", DataParallelSize(),
                            " ranks; no fp32 number multiplies means by what that makes");
   }
-  ZEROTH_RETURN_IF_ERROR(AttachPostForwardGroups());
   runner_ = std::make_unique<ProgramRunner>(context);
   std::vector<Communicator*> gathers;
   std::vector<Communicator*> reductions;
@@ -79,7 +78,8 @@ absl::Status ShardingStrategy::Attach(const StrategyContext& context) {
     if (std::count(groups.begin(), groups.end(), &group) == 0) groups.push_back(&group);
   };
   for (const Unit* unit : context.units) {
-    programs_.push_back({.options = ProgramOptionsOf(*unit)});
+    ZEROTH_ASSIGN_OR_RETURN(const ProgramOptions options, ProgramOptionsOf(*unit));
+    programs_.push_back({.options = options});
     add_once(unit->mesh().shard_gather(), gathers);
     add_once(unit->mesh().shard_reduce(), reductions);
   }
@@ -95,44 +95,33 @@ std::vector<Communicator*> ShardingStrategy::ExtraGroups() const {
   return groups;
 }
 
-absl::Status ShardingStrategy::AttachPostForwardGroups() {
+absl::StatusOr<Communicator*> ShardingStrategy::PostForwardGroup(const Unit& unit) {
   const int size = options_.post_forward_shard_size;
-  if (size == 0) return absl::OkStatus();
-  for (const Unit* unit : context_.units) {
-    Communicator& group = unit->mesh().shard_gather();
-    const bool keeps_whole = !unit->has_default_axes() && group.size() == 1;
-    if (keeps_whole || PostForwardGroup(*unit) != nullptr) continue;
-    if (size < 0 || group.size() % size != 0) {
-      return InvalidArgument(name(), ": reshard_after_forward to groups of ", size,
-                             " ranks, but shard groups have ", group.size(),
-                             "; expected a divisor of that");
-    }
-    std::vector<int> members(static_cast<size_t>(size));
-    std::iota(members.begin(), members.end(), group.rank() / size * size);
-    ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> smaller,
-                            group.SplitInto(members, group.rank() / size, /*for_gathers=*/true));
-    post_forward_groups_.emplace_back(&group, std::move(smaller));
+  Communicator& group = unit.mesh().shard_gather();
+  const bool keeps_whole = !unit.has_default_axes() && group.size() == 1;
+  if (size == 0 || keeps_whole) return nullptr;
+  for (const auto& [shard_gather, smaller] : post_forward_groups_) {
+    if (shard_gather == &group) return smaller.get();
   }
-  return absl::OkStatus();
+  if (size < 0 || group.size() % size != 0) {
+    return InvalidArgument(name(), ": reshard_after_forward to groups of ", size,
+                           " ranks, but shard groups have ", group.size(),
+                           "; expected a divisor of that");
+  }
+  std::vector<int> members(static_cast<size_t>(size));
+  std::iota(members.begin(), members.end(), group.rank() / size * size);
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> smaller,
+                          group.SplitInto(members, group.rank() / size, /*for_gathers=*/true));
+  return post_forward_groups_.emplace_back(&group, std::move(smaller)).second.get();
 }
 
-Communicator* ShardingStrategy::PostForwardGroup(const Unit& unit) const {
-  for (const auto& [shard_gather, group] : post_forward_groups_) {
-    if (shard_gather == &unit.mesh().shard_gather()) return group.get();
-  }
-  return nullptr;
-}
-
-ProgramOptions ShardingStrategy::ProgramOptionsOf(const Unit& unit) const {
+absl::StatusOr<ProgramOptions> ShardingStrategy::ProgramOptionsOf(const Unit& unit) {
   ProgramOptions program;
   program.reduce_op = options_.gradient_divide_factor != 0 ? ReduceOp::kMean : options_.gradient_op;
   program.scale = GradientScale();
   program.accumulates_in_full = capabilities().adds_up_in_full || unit.sums_only_across();
   program.has_across_lane = context_.across_stream != nullptr;
-  if (const Communicator* const group = PostForwardGroup(unit); group != nullptr) {
-    program.post_forward_ranks = group->size();
-    program.post_forward_rank = group->rank();
-  }
+  ZEROTH_ASSIGN_OR_RETURN(program.post_forward, PostForwardGroup(unit));
   return program;
 }
 
@@ -143,7 +132,7 @@ ShardingStrategy::Programs& ShardingStrategy::ProgramsOf(const Unit& unit) {
 }
 
 std::string ShardingStrategy::ProgramsText(const Unit& unit) const {
-  return zeroth::ProgramsText(unit, ProgramOptionsOf(unit));
+  return zeroth::ProgramsText(unit, programs_[static_cast<size_t>(unit.index())].options);
 }
 
 absl::Status ShardingStrategy::Gather(Unit& unit, Pass, Stream& comm) {
@@ -154,13 +143,13 @@ absl::Status ShardingStrategy::Gather(Unit& unit, Pass, Stream& comm) {
   }
   const auto [program, is_new] = programs.gathers.try_emplace(from);
   if (is_new) program->second = CompileGather(unit, from, programs.options);
-  return runner_->Gather(unit, program->second, PostForwardGroup(unit), comm);
+  return runner_->Gather(unit, program->second, comm);
 }
 
 absl::Status ShardingStrategy::Reshard(Unit& unit, Pass pass) {
   if (KeepsGathered(unit, pass)) return unit.ExpectState(UnitState::kGathered, "keep");
   Programs& programs = ProgramsOf(unit);
-  if (programs.options.post_forward_ranks > 0 && pass == Pass::kForward &&
+  if (programs.options.post_forward != nullptr && pass == Pass::kForward &&
       !ProgramRunner::HasSlice(unit, OpPlace::kForwardSlice)) {
     if (!programs.keep_slice) programs.keep_slice = CompileKeepSlice(unit, programs.options);
     ZEROTH_RETURN_IF_ERROR(runner_->KeepSlice(unit, *programs.keep_slice));

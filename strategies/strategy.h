@@ -144,7 +144,8 @@ class ShardingStrategy {
   explicit ShardingStrategy(const StrategyOptions& options);
   virtual ~ShardingStrategy();
 
-  virtual absl::string_view name() const = 0;
+  // The name that it was registered under; empty while its constructor runs.
+  const std::string& name() const { return name_; }
   // Always returns the same value. The default claims offload, unit_collectives, unit_axes,
   // gradient_divide_factor and tree_micro_batches.
   virtual StrategyCapabilities capabilities() const;
@@ -192,20 +193,21 @@ class ShardingStrategy {
   bool KeepsGatheredAfterForward(const Unit& unit, Pass pass) const;
 
  private:
+  friend class StrategyRegistry;  // sets the name
   struct Programs;
 
-  ProgramOptions ProgramOptionsOf(const Unit& unit) const;
+  absl::StatusOr<ProgramOptions> ProgramOptionsOf(const Unit& unit);
   Programs& ProgramsOf(const Unit& unit);
   absl::Status ExpectPlaceInTree(const Unit& unit, bool is_last) const;
-  absl::Status AttachPostForwardGroups();
   // Returns the group inside which the unit's backward gathers the slices that its forward has
-  // kept; nullptr if its forward keeps none.
-  Communicator* PostForwardGroup(const Unit& unit) const;
+  // kept; nullptr if its forward keeps none. Collective where a group is made.
+  absl::StatusOr<Communicator*> PostForwardGroup(const Unit& unit);
   // Returns the number of data-parallel ranks; the same for all units.
   int DataParallelSize() const;
   // Returns the factor that multiplies reduced gradients.
   double GradientScale() const;
 
+  std::string name_;
   StrategyOptions options_;
   StrategyContext context_;
   std::unique_ptr<ProgramRunner> runner_;

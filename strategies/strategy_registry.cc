@@ -183,6 +183,7 @@ absl::StatusOr<std::unique_ptr<ShardingStrategy>> StrategyRegistry::Create(
     return absl::InternalError(
         absl::StrCat("strategy '", name, "': its factory returned no strategy"));
   }
+  strategy->name_ = std::string(name);
   ZEROTH_RETURN_IF_ERROR(CheckServed(name, options, strategy->capabilities()));
   return strategy;
 }

@@ -83,12 +83,12 @@ absl::Status Unit::AllocateSegment(int i) {
   const ShardLayout::Segment& in = segment_layout(i);
   Segment& segment = segments_[static_cast<size_t>(i)];
   if (offloads_gradients() && in.trainable) {
-    ZEROTH_ASSIGN_OR_RETURN(segment.offloaded_grad_shard,
+    ZEROTH_ASSIGN_OR_RETURN(segment.grad_shard,
                             offload_->Reserve(in.shard_numel, DType::kFloat32, "gradients"));
-    segment.offloaded_grad_shard = segment.offloaded_grad_shard.As(precision_.gradient_dtype());
+    segment.grad_shard = segment.grad_shard.As(precision_.gradient_dtype());
   }
   if (offloads_parameters()) {
-    ZEROTH_ASSIGN_OR_RETURN(segment.offloaded_shard,
+    ZEROTH_ASSIGN_OR_RETURN(segment.shard,
                             offload_->Reserve(in.shard_numel, master_dtype(i), "parameters"));
     return absl::OkStatus();
   }
@@ -120,22 +120,14 @@ DType Unit::full_gradient_dtype(int i, Accumulation how) const {
 }
 
 DType Unit::gradient_shard_dtype(int i, Accumulation how, bool adds_up) const {
-  const bool is_wide =
-      (adds_up && !sums_in_tree()) || full_gradient_dtype(i, how) == DType::kFloat32;
+  const bool is_sum = adds_up && !is_replicated(i) && !sums_in_tree();
+  const bool is_wide = is_sum || full_gradient_dtype(i, how) == DType::kFloat32;
   return is_wide ? DType::kFloat32 : precision_.gradient_dtype();
 }
 
-StateTensor Unit::ShardState(int i) const {
-  if (offloads_parameters()) return segment(i).offloaded_shard;
-  return segment(i).shard;
-}
-
 StateTensor Unit::GradientShardState(int i) const {
-  if (gradient_state_ != GradientState::kReduced || !segment_layout(i).trainable) {
-    return StateTensor();
-  }
-  if (offloads_gradients()) return segment(i).offloaded_grad_shard;
-  return segment(i).grad_shard;
+  const bool is_reduced = gradient_state_ == GradientState::kReduced;
+  return is_reduced && segment_layout(i).trainable ? segment(i).grad_shard : StateTensor();
 }
 
 absl::StatusOr<Tensor> Unit::InMemory(const StateTensor& state, int64_t begin,
@@ -148,15 +140,14 @@ absl::StatusOr<Tensor> Unit::InMemory(const StateTensor& state, int64_t begin,
 }
 
 Tensor Unit::ShardView(const ShardLayout::Piece& piece) const {
-  const Segment& in = segment(segment_of(piece.parameter));
-  return in.shard.View(piece.shard_offset, Shape({piece.numel()}));
+  const StateTensor shard = ShardState(segment_of(piece.parameter));
+  return shard.tensor().View(piece.shard_offset, Shape({piece.numel()}));
 }
 
 Tensor Unit::GradientShardView(const ShardLayout::Piece& piece) const {
-  if (gradient_state_ != GradientState::kReduced || !takes_gradient(piece.parameter))
-    return Tensor();
-  const Segment& in = segment(segment_of(piece.parameter));
-  return in.grad_shard.View(piece.shard_offset, Shape({piece.numel()}));
+  const StateTensor shard = GradientShardState(segment_of(piece.parameter));
+  if (!shard.defined()) return Tensor();
+  return shard.tensor().View(piece.shard_offset, Shape({piece.numel()}));
 }
 
 int64_t Unit::local_numel() const {
@@ -257,12 +248,11 @@ void Unit::DropGradients() {
   for (Parameter* parameter : spec_.parameters) parameter->set_grad(Tensor());
   for (Segment& segment : segments_) {
     segment.grad = Tensor();
-    segment.grad_shard = Tensor();
     segment.waiting_sums.clear();
     // The next step may have one micro-batch, which is read as it is reduced.
-    if (segment.offloaded_grad_shard.defined()) {
-      segment.offloaded_grad_shard = segment.offloaded_grad_shard.As(precision_.gradient_dtype());
-    }
+    segment.grad_shard = segment.grad_shard.is_offloaded()
+                             ? segment.grad_shard.As(precision_.gradient_dtype())
+                             : StateTensor();
   }
   reduce_event_ = nullptr;
   gradient_state_ = GradientState::kNone;

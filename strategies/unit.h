@@ -91,17 +91,16 @@ class Unit {
   // One flat piece of storage, see ShardLayout::Segment. In replicated segments the full buffer may
   // be the shard itself (is_full), and the full gradient the reduced one (is_full_gradient).
   struct Segment {
-    Tensor shard;  // [shard_numel] of Unit::master_dtype; undefined if it is offloaded
-    Tensor full;   // [numel] of Unit::param_dtype, while gathering or gathered
+    StateTensor shard;  // [shard_numel] of Unit::master_dtype, in memory or offloaded
+    Tensor full;        // [numel] of Unit::param_dtype, while gathering or gathered
     // Trainable segments only.
-    Tensor grad;        // [numel] of full_gradient_dtype, while gradients are full
-    Tensor grad_shard;  // [shard_numel], from a step's first gradients to its end
+    Tensor grad;  // [numel] of full_gradient_dtype, while gradients are full
+    // [shard_numel]: in memory from a step's first gradients to its end, or offloaded at all times,
+    // in a region that has room for fp32.
+    StateTensor grad_shard;
     // fp32 sums of earlier micro-batches that wait for later ones: those of the tree
     // (CompileReduce), or, if owners span groups, this rank's part of its group's sum.
     std::vector<Tensor> waiting_sums;
-    // Replace `shard` and `grad_shard` if offloaded. The gradient's region has room for fp32.
-    StateTensor offloaded_shard;
-    StateTensor offloaded_grad_shard;
   };
 
   // Allocates the shards, zeroed. `shard_rank` is this rank's index among the layout's shards.
@@ -193,8 +192,8 @@ class Unit {
   // The type of a segment's full gradients: grad_accum_dtype if they accumulate several
   // micro-batches, and reduce_dtype otherwise.
   DType full_gradient_dtype(int i, Accumulation how) const;
-  // The type of the gradient shard that the optimizer reads. `adds_up`: the shard accumulates the
-  // gradients of several micro-batches.
+  // The type of the gradient shard that the optimizer reads. `adds_up`: the step has several
+  // micro-batches, whose reduced gradients the shards of sharded segments accumulate.
   DType gradient_shard_dtype(int i, Accumulation how, bool adds_up) const;
   // True if layers add to the full gradients of the step's earlier micro-batches.
   bool adds_to_full(int i) const {
@@ -208,7 +207,7 @@ class Unit {
 
   // Returns this rank's shard of a segment, or of its reduced gradients, in memory or offloaded.
   // The latter is undefined unless gradients are reduced and the segment is trainable.
-  StateTensor ShardState(int i) const;
+  StateTensor ShardState(int i) const { return segment(i).shard; }
   StateTensor GradientShardState(int i) const;
   // Returns elements [begin, begin + count) of one of these: a view of memory, or staging that the
   // compute stream fills from the offload store.

@@ -4,80 +4,67 @@
 
 #include <algorithm>
 #include <optional>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 
-#include "zeroth/core/base/check.h"
-
 namespace zeroth {
 namespace {
 
-Operand SliceOf(const Operand& whole, int rank, int ranks) {
-  const int64_t numel = whole.numel / ranks;
-  return {whole.place, whole.dtype, rank * numel, numel};
+// Returns this rank's slice.
+Operand SliceOf(const Operand& whole, const Communicator& group) {
+  const int64_t numel = whole.numel / group.size();
+  return {whole.place, whole.dtype, group.rank() * numel, numel};
 }
 
 Operand FullOf(const Unit& unit, int segment) {
   return {OpPlace::kFull, unit.param_dtype(segment), 0, unit.segment_layout(segment).numel};
 }
 
-// Compiles gathers, stage by stage.
-class GatherCompiler {
- public:
-  explicit GatherCompiler(const Unit& unit) : unit_(unit) {}
+// Returns this rank's contribution to a gather of a segment: its shard, or `slice` of its
+// param_dtype, after an operation that rounds or reads the shard into it.
+Operand Contribution(const Unit& unit, int segment, const Operand& slice,
+                     std::vector<UnitOp>& ops) {
+  const Operand shard = {OpPlace::kShard, unit.master_dtype(segment), 0,
+                         unit.segment_layout(segment).shard_numel};
+  if (!unit.offloads_parameters() && shard.dtype == slice.dtype) return shard;
+  const OpKind kind = unit.offloads_parameters() ? OpKind::kRead : OpKind::kCast;
+  ops.push_back({.kind = kind, .segment = segment, .from = shard, .to = slice});
+  return slice;
+}
 
-  // Fills kGroupSlice or kFull of the sharded segments in a group, in which this rank contributes
-  // `slice`, or its shard if that is std::nullopt. Replicated segments get their shards in kFull.
-  void Fill(OpPlace place, OpGroup group, int ranks, int rank, std::optional<OpPlace> slice) {
-    std::vector<UnitOp> gathers;
-    for (int i = 0; i < unit_.segment_count(); ++i) {
-      const Operand full = FullOf(unit_, i);
-      if (unit_.is_full(i)) continue;
-      if (unit_.is_replicated(i)) {
-        if (place == OpPlace::kFull) Contribution(i, full);
-        continue;
-      }
-      const Operand whole =
-          place == OpPlace::kFull
-              ? full
-              : Operand{place, full.dtype, 0, unit_.segment_layout(i).shard_numel * ranks};
-      const Operand mine = slice.has_value() ? Operand{*slice, whole.dtype, 0, whole.numel / ranks}
-                                             : Contribution(i, SliceOf(whole, rank, ranks));
-      if (ranks == 1) {
-        program_.ops.push_back({.kind = OpKind::kCopy, .segment = i, .from = mine, .to = whole});
-      } else {
-        gathers.push_back({.kind = OpKind::kAllGather,
-                           .segment = i,
-                           .from = mine,
-                           .to = whole,
-                           .group = group,
-                           .ranks = ranks});
-      }
+// Appends the stage of a gather that fills kGroupSlice or kFull of the sharded segments in a group,
+// in which this rank contributes `slice`, or its shard if that is std::nullopt. Replicated segments
+// get their shards in kFull.
+void AppendGather(const Unit& unit, OpPlace place, OpGroup group, std::optional<OpPlace> slice,
+                  std::vector<UnitOp>& ops) {
+  const int ranks = group.ranks->size();
+  std::vector<UnitOp> gathers;
+  for (int i = 0; i < unit.segment_count(); ++i) {
+    const Operand full = FullOf(unit, i);
+    if (unit.is_full(i)) continue;
+    if (unit.is_replicated(i)) {
+      if (place == OpPlace::kFull) Contribution(unit, i, full, ops);
+      continue;
     }
-    // All rounding precedes the collectives, so that these are issued as one call.
-    program_.ops.insert(program_.ops.end(), gathers.begin(), gathers.end());
+    const Operand whole =
+        place == OpPlace::kFull
+            ? full
+            : Operand{place, full.dtype, 0, unit.segment_layout(i).shard_numel * ranks};
+    const Operand mine = slice.has_value()
+                             ? Operand{*slice, whole.dtype, 0, whole.numel / ranks}
+                             : Contribution(unit, i, SliceOf(whole, *group.ranks), ops);
+    if (ranks == 1) {
+      ops.push_back({.kind = OpKind::kCopy, .segment = i, .from = mine, .to = whole});
+    } else {
+      gathers.push_back(
+          {.kind = OpKind::kAllGather, .segment = i, .from = mine, .to = whole, .group = group});
+    }
   }
-
-  UnitProgram Finish() { return std::move(program_); }
-
- private:
-  // This rank's contribution to a gather of a segment: its shard, or `slice` of its param_dtype
-  // after the shard was rounded or read into it.
-  Operand Contribution(int segment, const Operand& slice) {
-    const Operand shard = {OpPlace::kShard, unit_.master_dtype(segment), 0,
-                           unit_.segment_layout(segment).shard_numel};
-    if (!unit_.offloads_parameters() && shard.dtype == slice.dtype) return shard;
-    const OpKind kind = unit_.offloads_parameters() ? OpKind::kRead : OpKind::kCast;
-    program_.ops.push_back({.kind = kind, .segment = segment, .from = shard, .to = slice});
-    return slice;
-  }
-
-  const Unit& unit_;
-  UnitProgram program_;
-};
+  // All rounding precedes the collectives, so that these are issued as one call.
+  ops.insert(ops.end(), gathers.begin(), gathers.end());
+}
 
 constexpr absl::string_view kPlaceNames[] = {"shard",         "full",     "group_slice",
                                              "forward_slice", "gradient", "gradient_shard",
@@ -86,38 +73,35 @@ constexpr absl::string_view kOpNames[] = {"zero_gaps",  "read",           "cast"
                                           "all_gather", "reduce_scatter", "all_reduce", "scale",
                                           "add",        "write"};
 constexpr absl::string_view kLaneNames[] = {"compute", "gather", "reduce", "across"};
-constexpr absl::string_view kGroupNames[] = {"",      "shard",     "replicate", "post-forward",
-                                             "shard", "replicate", "data"};
 
-std::string OperandText(const Operand& in, const UnitOp& op, const Unit& unit) {
-  const bool is_stored = (in.place == OpPlace::kShard && unit.offloads_parameters()) ||
-                         (in.place == OpPlace::kGradientShard && unit.offloads_gradients());
+std::string OperandText(const Operand& in, int segment, bool is_stored) {
   return absl::StrCat(is_stored ? "stored " : "", kPlaceNames[static_cast<size_t>(in.place)],
-                      in.place == OpPlace::kSum ? absl::StrCat(in.level) : "", ".", op.segment, "[",
+                      in.place == OpPlace::kSum ? absl::StrCat(in.level) : "", ".", segment, "[",
                       in.begin, ":", in.begin + in.numel, "] ", DTypeName(in.dtype));
 }
 
-std::string OpText(const UnitOp& op, const UnitProgram& program, const Unit& unit) {
+std::string OpText(const UnitOp& op, const UnitProgram& program) {
   std::string line = absl::StrFormat("    %-7s %-14s ", kLaneNames[static_cast<size_t>(op.lane)],
                                      kOpNames[static_cast<size_t>(op.kind)]);
   const bool in_place =
       op.kind == OpKind::kZeroGaps || op.kind == OpKind::kScale || op.kind == OpKind::kAllReduce;
-  if (!in_place) absl::StrAppend(&line, OperandText(op.from, op, unit), " -> ");
-  absl::StrAppend(&line, OperandText(op.to, op, unit));
+  if (!in_place) {
+    absl::StrAppend(&line, OperandText(op.from, op.segment, op.kind == OpKind::kRead), " -> ");
+  }
+  absl::StrAppend(&line, OperandText(op.to, op.segment, op.kind == OpKind::kWrite));
   if (op.kind == OpKind::kScale) absl::StrAppend(&line, ", by ", program.scale);
-  if (op.group == OpGroup::kNone) return line;
+  if (op.group.ranks == nullptr) return line;
   const bool reduces = op.kind != OpKind::kAllGather;
-  absl::StrAppend(&line, ", ", kGroupNames[static_cast<size_t>(op.group)], " group of ", op.ranks);
+  absl::StrAppend(&line, ", ", op.group.name, " group of ", op.group.ranks->size());
   if (reduces) absl::StrAppend(&line, program.reduce_op == ReduceOp::kMean ? ", mean" : ", sum");
   if (op.accumulate) absl::StrAppend(&line, ", accumulates");
   return line;
 }
 
-void AppendProgram(absl::string_view title, const UnitProgram& program, const Unit& unit,
-                   std::string& text) {
+void AppendProgram(absl::string_view title, const UnitProgram& program, std::string& text) {
   absl::StrAppend(&text, "  ", title, "\n");
   if (program.ops.empty()) absl::StrAppend(&text, "    nothing\n");
-  for (const UnitOp& op : program.ops) absl::StrAppend(&text, OpText(op, program, unit), "\n");
+  for (const UnitOp& op : program.ops) absl::StrAppend(&text, OpText(op, program), "\n");
 }
 
 }  // namespace
@@ -143,54 +127,31 @@ int64_t UnitProgram::NumelOf(OpPlace place, int segment) const {
   return numel;
 }
 
-Communicator& GroupOf(const UnitOp& op, const Unit& unit, Communicator* post_forward) {
-  const MeshView& mesh = unit.mesh();
-  switch (op.group) {
-    case OpGroup::kShardGather:
-      return mesh.shard_gather();
-    case OpGroup::kReplicateGather:
-      return mesh.replicate_gather();
-    case OpGroup::kShardReduce:
-      return mesh.shard_reduce();
-    case OpGroup::kReplicateReduce:
-      return mesh.replicate_reduce();
-    case OpGroup::kDataReduce:
-      return mesh.data_reduce();
-    case OpGroup::kPostForward:
-    case OpGroup::kNone:
-      break;
-  }
-  ZEROTH_CHECK(op.group == OpGroup::kPostForward && post_forward != nullptr);
-  return *post_forward;
-}
-
 UnitProgram CompileGather(const Unit& unit, OpPlace from, const ProgramOptions& options) {
-  GatherCompiler compiler(unit);
+  UnitProgram program;
+  const auto fill = [&](OpPlace place, OpGroup group, std::optional<OpPlace> slice) {
+    AppendGather(unit, place, group, slice, program.ops);
+  };
   const MeshView& mesh = unit.mesh();
+  const OpGroup in_group = {"shard", &mesh.shard_gather()};
   if (from == OpPlace::kForwardSlice) {
-    compiler.Fill(OpPlace::kFull, OpGroup::kPostForward, options.post_forward_ranks, 0, from);
-    return compiler.Finish();
+    fill(OpPlace::kFull, {"post-forward", options.post_forward}, from);
+  } else if (!mesh.owners_span_groups()) {
+    fill(OpPlace::kFull, in_group, std::nullopt);
+  } else {
+    if (from == OpPlace::kShard) {
+      fill(OpPlace::kGroupSlice, {"replicate", &mesh.replicate_gather()}, std::nullopt);
+    }
+    fill(OpPlace::kFull, in_group, OpPlace::kGroupSlice);
   }
-  if (!mesh.owners_span_groups()) {
-    compiler.Fill(OpPlace::kFull, OpGroup::kShardGather, unit.layout().shard_count(),
-                  unit.shard_rank(), std::nullopt);
-    return compiler.Finish();
-  }
-  if (from == OpPlace::kShard) {
-    const Communicator& across = mesh.replicate_gather();
-    compiler.Fill(OpPlace::kGroupSlice, OpGroup::kReplicateGather, across.size(), across.rank(),
-                  std::nullopt);
-  }
-  compiler.Fill(OpPlace::kFull, OpGroup::kShardGather, mesh.shard_size(), 0, OpPlace::kGroupSlice);
-  return compiler.Finish();
+  return program;
 }
 
 UnitProgram CompileKeepSlice(const Unit& unit, const ProgramOptions& options) {
   UnitProgram program;
   for (int i = 0; i < unit.segment_count(); ++i) {
     if (unit.is_replicated(i)) continue;
-    const Operand mine =
-        SliceOf(FullOf(unit, i), options.post_forward_rank, options.post_forward_ranks);
+    const Operand mine = SliceOf(FullOf(unit, i), *options.post_forward);
     program.ops.push_back({.kind = OpKind::kCopy,
                            .segment = i,
                            .lane = LaneName::kCompute,
@@ -203,17 +164,17 @@ UnitProgram CompileKeepSlice(const Unit& unit, const ProgramOptions& options) {
 std::string ProgramsText(const Unit& unit, const ProgramOptions& options) {
   std::string text;
   const auto append_gather = [&](absl::string_view title, OpPlace from) {
-    AppendProgram(title, CompileGather(unit, from, options), unit, text);
+    AppendProgram(title, CompileGather(unit, from, options), text);
   };
   append_gather("gather", OpPlace::kShard);
   if (unit.mesh().owners_span_groups()) append_gather("gather again", OpPlace::kGroupSlice);
-  if (options.post_forward_ranks > 0) {
-    AppendProgram("reshard after forward", CompileKeepSlice(unit, options), unit, text);
+  if (options.post_forward != nullptr) {
+    AppendProgram("reshard after forward", CompileKeepSlice(unit, options), text);
     append_gather("gather in backward", OpPlace::kForwardSlice);
   }
   if (!unit.has_trainable()) return text;
   const auto append = [&](absl::string_view title, const ReducePhase& phase) {
-    AppendProgram(title, CompileReduce(unit, options, phase), unit, text);
+    AppendProgram(title, CompileReduce(unit, options, phase), text);
   };
   const int64_t in_tree = unit.sums_in_tree() ? unit.tree_micro_batches() : 0;
   for (int64_t i = 0; i < in_tree; ++i) {

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
+
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/comm/communicator.h"
 #include "zeroth/strategies/unit.h"
@@ -45,17 +47,11 @@ enum class OpKind : uint8_t {
 
 // The stream that an operation is enqueued on.
 enum class LaneName : uint8_t { kCompute, kGather, kReduce, kAcross };
-inline constexpr int kLaneCount = 4;
 
-// The ranks of a collective, as MeshView names them.
-enum class OpGroup : uint8_t {
-  kNone,
-  kShardGather,
-  kReplicateGather,
-  kPostForward,
-  kShardReduce,
-  kReplicateReduce,
-  kDataReduce,
+// The ranks of a collective.
+struct OpGroup {
+  absl::string_view name = {};    // for ProgramsText
+  Communicator* ranks = nullptr;  // nullptr: the operation is no collective
 };
 
 // Elements [begin, begin + numel) of a place.
@@ -75,21 +71,15 @@ struct UnitOp {
   LaneName lane = LaneName::kGather;
   Operand from = {};
   Operand to = {};
-  OpGroup group = OpGroup::kNone;  // for collectives, with the number of ranks
-  int ranks = 0;
+  OpGroup group = {};
   bool accumulate = false;  // the reduce-scatter adds to `to`
 };
-
-// Returns the communicator of a collective. `post_forward` is the communicator of
-// OpGroup::kPostForward.
-Communicator& GroupOf(const UnitOp& op, const Unit& unit, Communicator* post_forward);
 
 struct UnitProgram {
   std::vector<UnitOp> ops;
   // For reductions:
   ReduceOp reduce_op = ReduceOp::kMean;
   double scale = 1;
-  std::vector<DType> gradient_shard_dtypes;  // of kGradientShard, by segment
 
   // True if an operation of this lane reads or writes the place.
   bool Uses(OpPlace place, LaneName lane) const;
@@ -107,9 +97,8 @@ struct ProgramOptions {
   bool has_across_lane = false;
   // Gradients of several micro-batches always accumulate in full.
   bool accumulates_in_full = false;
-  // This rank's place in the unit's group of StrategyOptions::post_forward_shard_size.
-  int post_forward_ranks = 0;  // 0: there is none
-  int post_forward_rank = 0;
+  // The unit's group of StrategyOptions::post_forward_shard_size; nullptr: there is none.
+  Communicator* post_forward = nullptr;
 };
 
 // The micro-batch of a step whose gradients are reduced.

@@ -54,7 +54,7 @@ TEST_F(UnitTest, HoldsZeroedShardsOnly) {
   const auto unit = Make(2, 1);
   EXPECT_EQ(unit->segment_count(), 2);
   for (int i = 0; i < 2; ++i) {
-    const std::vector<float> values = unit->segment(i).shard.ToHost<float>().value();
+    const std::vector<float> values = unit->segment(i).shard.tensor().ToHost<float>().value();
     EXPECT_THAT(values, Each(0.0f));
     EXPECT_FALSE(unit->segment(i).full.defined());
     EXPECT_FALSE(unit->segment(i).grad_shard.defined());

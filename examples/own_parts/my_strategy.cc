@@ -13,8 +13,6 @@ class KeepSome : public zeroth::ShardingStrategy {
  public:
   using ShardingStrategy::ShardingStrategy;
 
-  absl::string_view name() const override { return "keep_some"; }
-
  protected:
   bool KeepsGathered(const zeroth::Unit& unit, zeroth::Pass pass) const override {
     // The root is unit 0.

@@ -5,25 +5,21 @@
 // unit stays gathered in between, since it is used at both ends.
 
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 
 #include "zeroth/strategies/strategy.h"
 
 namespace zeroth {
 namespace {
 
-constexpr char kName[] = "full_shard";
-
 class FullShard : public FreesAfterForward {
  public:
   using FreesAfterForward::FreesAfterForward;
 
-  absl::string_view name() const override { return kName; }
   // In groups it is hybrid_shard.
   absl::StatusOr<int> ShardSize(int world_size) const override { return world_size; }
 };
 
-const auto registration = StrategyRegistration::Of<FullShard>(kName);
+const auto registration = StrategyRegistration::Of<FullShard>("full_shard");
 
 }  // namespace
 }  // namespace zeroth

@@ -6,20 +6,16 @@
 // shards the optimizer's state over all ranks.
 
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 
 #include "zeroth/strategies/strategy.h"
 
 namespace zeroth {
 namespace {
 
-constexpr char kName[] = "hybrid_shard";
-
 class HybridShard : public FreesAfterForward {
  public:
   using FreesAfterForward::FreesAfterForward;
 
-  absl::string_view name() const override { return kName; }
   StrategyCapabilities capabilities() const override {
     StrategyCapabilities supported = FreesAfterForward::capabilities();
     supported.shard_optimizer_over_world = true;
@@ -31,7 +27,7 @@ class HybridShard : public FreesAfterForward {
   }
 };
 
-const auto registration = StrategyRegistration::Of<HybridShard>(kName);
+const auto registration = StrategyRegistration::Of<HybridShard>("hybrid_shard");
 
 }  // namespace
 }  // namespace zeroth

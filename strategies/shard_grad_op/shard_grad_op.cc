@@ -5,23 +5,12 @@
 // SHARD_GRAD_OP frees it after its backward, as full_shard without reshard_after_forward.) With a
 // shard size, state is replicated across groups of ranks (FSDP's _HYBRID_SHARD_ZERO2).
 
-#include "absl/strings/string_view.h"
-
 #include "zeroth/strategies/strategy.h"
 
 namespace zeroth {
 namespace {
 
-constexpr char kName[] = "shard_grad_op";
-
-class ShardGradOp : public ShardingStrategy {
- public:
-  using ShardingStrategy::ShardingStrategy;
-
-  absl::string_view name() const override { return kName; }
-};
-
-const auto registration = StrategyRegistration::Of<ShardGradOp>(kName);
+const auto registration = StrategyRegistration::Of<ShardingStrategy>("shard_grad_op");
 
 }  // namespace
 }  // namespace zeroth

@@ -5,20 +5,15 @@
 // step, however many micro-batches it has: the least traffic of all sharded strategies. With a
 // shard size, state is sharded inside groups of ranks and replicated across groups.
 
-#include "absl/strings/string_view.h"
-
 #include "zeroth/strategies/strategy.h"
 
 namespace zeroth {
 namespace {
 
-constexpr char kName[] = "shard_optimizer";
-
 class ShardOptimizer : public ShardingStrategy {
  public:
   using ShardingStrategy::ShardingStrategy;
 
-  absl::string_view name() const override { return kName; }
   StrategyCapabilities capabilities() const override {
     StrategyCapabilities supported = ShardingStrategy::capabilities();
     supported.adds_up_in_full = options().tree_micro_batches == 0;
@@ -26,7 +21,7 @@ class ShardOptimizer : public ShardingStrategy {
   }
 };
 
-const auto registration = StrategyRegistration::Of<ShardOptimizer>(kName);
+const auto registration = StrategyRegistration::Of<ShardOptimizer>("shard_optimizer");
 
 }  // namespace
 }  // namespace zeroth

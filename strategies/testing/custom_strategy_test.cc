@@ -45,7 +45,6 @@ class AllReduceShard : public ShardingStrategy {
     int64_t reductions = 0;
   };
 
-  absl::string_view name() const override { return kName; }
   StrategyCapabilities capabilities() const override {
     return {.unit_axes = true, .adds_up_in_full = true};
   }
@@ -71,9 +70,8 @@ class AllReduceShard : public ShardingStrategy {
       // The optimizer may read fp32 although a 16-bit type was reduced.
       ZEROTH_RETURN_IF_ERROR(
           segment.grad_shard.dtype() == mine.dtype()
-              ? unit.device().Copy(segment.grad_shard.raw_data(), mine.raw_data(), mine.bytes(),
-                                   comm)
-              : kernels::Cast(*context().reduce_kernels, mine, segment.grad_shard));
+              ? segment.grad_shard.Write(0, mine, comm)
+              : kernels::Cast(*context().reduce_kernels, mine, segment.grad_shard.tensor()));
     }
     ++unit.strategy_state<UnitState>().reductions;
     ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<Event> done, comm.Record());
