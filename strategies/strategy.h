@@ -144,8 +144,8 @@ class ShardingStrategy {
   explicit ShardingStrategy(const StrategyOptions& options);
   virtual ~ShardingStrategy();
 
-  // The name that it was registered under; empty while its constructor runs.
-  const std::string& name() const { return name_; }
+  // The default is the name that it was registered under, empty while its constructor runs.
+  virtual absl::string_view name() const { return name_; }
   // Always returns the same value. The default claims offload, unit_collectives, unit_axes,
   // gradient_divide_factor and tree_micro_batches.
   virtual StrategyCapabilities capabilities() const;
