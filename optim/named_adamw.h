@@ -29,8 +29,10 @@ class NamedAdamW {
   using Spans = std::map<std::string, absl::Span<float>>;
   using ConstSpans = std::map<std::string, absl::Span<const float>>;
 
-  // Allocates zeroed moments for buffers of these lengths. `device` and `kernels` outlive the
-  // optimizer. InvalidArgument if a length is negative or an option is out of its range.
+  // Allocates zeroed moments for buffers of these lengths, which AdamWOptions::min_8bit_numel is
+  // compared with: set it to 0 if buffers are shards of larger parameters. `device` and `kernels`
+  // outlive the optimizer. InvalidArgument if a length is negative or an option is out of its
+  // range.
   static absl::StatusOr<std::unique_ptr<NamedAdamW>> Create(
       Device& device, Kernels& kernels, const std::map<std::string, int64_t>& lengths,
       const AdamWOptions& options);

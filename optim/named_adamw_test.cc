@@ -104,6 +104,7 @@ TEST_F(NamedAdamWTest, PlainGradientsGiveUpdatesAndChangeNothingElse) {
 // The bits of every state, from moments of the size that MemoryBytes says.
 TEST_F(NamedAdamWTest, KeepsMomentsInTheGivenMemory) {
   constexpr int64_t kLength = 300;
+  options_.min_8bit_numel = kLength;
   std::vector<float> first;
   for (const auto& [dtype, bytes] :
        {std::pair(DType::kFloat32, 8 * kLength), std::pair(DType::kBFloat16, 4 * kLength),
@@ -127,6 +128,9 @@ TEST_F(NamedAdamWTest, KeepsMomentsInTheGivenMemory) {
     EXPECT_NE(values, first);
     for (size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(values[i], first[i], 0.01) << i;
   }
+  options_.min_8bit_numel = kLength + 1;
+  EXPECT_EQ((*NamedAdamW::Create(*device_, *kernels_, {{"a", kLength}}, options_))->MemoryBytes(),
+            8 * kLength);
 }
 
 TEST_F(NamedAdamWTest, WrongBuffersAreNamedWithBothLengths) {

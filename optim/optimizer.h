@@ -63,6 +63,9 @@ struct OptimizerOptions {
   // scale for each kMomentBlock elements of a parameter (moment_codes.h). They take 8, 4 and 2.0625
   // bytes a parameter. uint8 needs ShardingOptions::block_numel to be a multiple of kMomentBlock.
   DType state_dtype = DType::kFloat32;
+  // With uint8, parameters of fewer elements have fp32 moments, as by bitsandbytes' min_8bit_size.
+  // Undivided parameters are counted, so that tensor parallelism changes no type. 0: none.
+  int64_t min_8bit_numel = 4096;
   // Seeds the stochastic rounding of moments and bf16 parameters; nothing else is random.
   uint64_t seed = 0;
   // With tensor parallelism: index these draws by the elements of the undivided parameter, so that

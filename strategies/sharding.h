@@ -153,8 +153,7 @@ class Sharding {
   absl::Status CreateView(const UnitAxes& axes, bool owners_over_groups);
   // Returns, for each unit, the axes over which Parameter::part divides its parameters: none or
   // one.
-  absl::StatusOr<std::vector<Mesh::Axes>> PartAxes(const std::vector<UnitSpec>& units,
-                                                   const ShardingOptions& options) const;
+  absl::StatusOr<std::vector<Mesh::Axes>> PartAxes(const std::vector<UnitSpec>& units) const;
   absl::Status CreateStatisticsGroup(const std::vector<Mesh::Axes>& part_axes);
   // Sets the pieces of each parameter that `parts` returns, by `reader`.
   using PartsOf =

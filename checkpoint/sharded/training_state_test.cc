@@ -184,12 +184,17 @@ TEST(TrainingStateTest, AThawedParameterBeginsWithZeroMoments) {
       absl::OkStatus());
 }
 
+// Parameters of several blocks, whose ends are not whole, and of none.
+std::vector<ToyUnit> UnitsOfBlocks() {
+  std::vector<ToyUnit> units = AwkwardUnits();
+  units.push_back({"large", {Shape({37, 41}), Shape({128}), Shape({129}), Shape({1000})}});
+  return units;
+}
+
 TEST(TrainingStateTest, CodesAndTheirScalesTravelAsTheyAre) {
   std::vector<Spread> spreads = AllSpreads();
   for (Spread& spread : spreads) spread.state_dtype = DType::kUInt8;
-  // Parameters of several blocks, whose ends are not whole.
-  std::vector<ToyUnit> units = AwkwardUnits();
-  units.push_back({"large", {Shape({37, 41}), Shape({128}), Shape({129}), Shape({1000})}});
+  const std::vector<ToyUnit> units = UnitsOfBlocks();
   for (const Spread& from : spreads) {
     const TemporaryDirectory dir;
     ASSERT_EQ(SaveState(dir.path(), from, units), absl::OkStatus()) << from.name();
@@ -200,11 +205,24 @@ TEST(TrainingStateTest, CodesAndTheirScalesTravelAsTheyAre) {
   }
 }
 
-// Parameters of several blocks, whose ends are not whole, and of none.
-std::vector<ToyUnit> UnitsOfBlocks() {
-  std::vector<ToyUnit> units = AwkwardUnits();
-  units.push_back({"large", {Shape({37, 41}), Shape({128}), Shape({129}), Shape({1000})}});
-  return units;
+// Between large parameters in codes, "large.1" of 128 elements and others have numbers.
+TEST(TrainingStateTest, NumbersOfSmallParametersTravelBesideCodes) {
+  std::vector<Spread> spreads = {{"no_shard", 1},          {"full_shard", 2},
+                                 {"full_shard", 3},        {"hybrid_shard", 4, 2},
+                                 testing::OverWorld(4, 2), {"no_shard", 4}};
+  spreads[1].offload = true;
+  for (Spread& spread : spreads) {
+    spread.state_dtype = DType::kUInt8;
+    spread.min_8bit_numel = 129;
+  }
+  for (const Spread& from : spreads) {
+    const TemporaryDirectory dir;
+    ASSERT_EQ(SaveState(dir.path(), from, UnitsOfBlocks()), absl::OkStatus()) << from.name();
+    for (const Spread& to : spreads) {
+      EXPECT_EQ(LoadAndCheck(dir.path(), to, UnitsOfBlocks()), absl::OkStatus())
+          << "from " << from.name() << " to " << to.name();
+    }
+  }
 }
 
 using Visit = std::function<void(const std::string& parameter, const std::string& state,
@@ -240,11 +258,15 @@ float FloatFrom(absl::Span<const uint8_t> bytes) {
 }
 
 TEST(TrainingStateTest, CodesBecomeTheNumbersThatTheyStandFor) {
+  // Older versions have written codes for small parameters, too.
+  Spread in_codes_unless_small = WithState({"full_shard", 3}, DType::kUInt8);
+  in_codes_unless_small.min_8bit_numel = 5000;
   for (const Spread& from : {Spread{"full_shard", 2}, Spread{"no_shard", 1}}) {
     const TemporaryDirectory dir;
     ASSERT_EQ(SaveState(dir.path(), WithState(from, DType::kUInt8), UnitsOfBlocks()),
               absl::OkStatus());
-    for (const Spread& to : {Spread{"full_shard", 3}, Spread{"shard_optimizer", 2}}) {
+    for (const Spread& to :
+         {Spread{"full_shard", 3}, Spread{"shard_optimizer", 2}, in_codes_unless_small}) {
       int moments = 0;
       const absl::Status status = LoadAndVisit(
           dir.path(), to,

@@ -131,9 +131,6 @@ REFUSALS = [
     ({"optimizer": ("8-bit adamw",), "layout": ("rows",)},
      "8-bit moments share scales in blocks, which rows would divide",
      "8-bit moments share scales in blocks, which rows would divide"),
-    ({"optimizer": ("8-bit adamw",), "model": ("gpt_oss",), "adapter": ("none",), "tensor": ("2",)},
-     "keeps something for each 128 elements",
-     "a tensor rank has fewer attention sinks (one a head) than the 128 elements that share a scale"),
     ({"objective": PAIRS, "attention within": ("sequence",)}, "must not attend to each other",
      "the answers of a pair lie in one sequence, and must not attend to each other"),
     ({"objective": ("distill top-k",), "attention within": ("sequence",)},
@@ -408,14 +405,14 @@ def markdown():
         *table([" with ".join(said(*each) for each in values.items()), why, f"… {text} …"]
                for values, text, why in REFUSALS),
         "",
-        "In general, 8-bit moments need each tensor rank's part of a parameter to begin at a multiple "
-        "of 128 elements, and nf4 needs",
-        "blocks of 64 in each rank's rows; [parallelism.md](parallelism.md) and "
-        "[fine_tuning.md](fine_tuning.md) say so. DoRA and",
-        "dropout leave [experts](fine_tuning.md#experts) out. LoRA on gpt-oss's experts is exported "
-        "merged only, since PEFT has no",
-        "layer for them: `--lora_export=adapter` and `both` are refused, and its cells run with "
-        "`merged`.",
+        "In general, 8-bit moments need each tensor rank's part of a parameter of 4096 elements or "
+        "more to begin at a multiple of 128,",
+        "and nf4 needs blocks of 64 in each rank's rows; [parallelism.md](parallelism.md) and "
+        "[fine_tuning.md](fine_tuning.md) say so.",
+        "DoRA and dropout leave [experts](fine_tuning.md#experts) out. LoRA on gpt-oss's experts is "
+        "exported merged only, since PEFT",
+        "has no layer for them: `--lora_export=adapter` and `both` are refused, and its cells run "
+        "with `merged`.",
         "",
         "## Cells",
         "",

@@ -230,30 +230,24 @@ TEST(PartsTest, PartsThatDoNotFitTheMeshAreRefused) {
   struct Case {
     ParameterPart part;
     std::vector<MeshAxis> inner_axes;
-    int64_t block_numel;
     const char* words;
   };
   const std::vector<Case> cases = {
-      {{"experts", 0, 0, 1}, {{kTensorAxis, 1}}, 1, "unknown axis 'experts'"},
-      {{kShardAxis, 0, 0, 1}, {}, 1, "over which units are"},
+      {{"experts", 0, 0, 1}, {{kTensorAxis, 1}}, "unknown axis 'experts'"},
+      {{kShardAxis, 0, 0, 1}, {}, "over which units are"},
       {{kTensorAxis, 0, 0, 2},
        {{kTensorAxis, 1}},
-       1,
        "this is part 0 of 2, but this rank is 0 of 1 on that axis"},
-      {{kTensorAxis, 0, 0, 1}, {{kTensorAxis, 3}}, 1, "3 ranks, which do not divide the 2"},
-      {{kTensorAxis, 1, 0, 2}, {{kTensorAxis, 2}}, 4, "something for each 4 elements"},
+      {{kTensorAxis, 0, 0, 1}, {{kTensorAxis, 3}}, "3 ranks, which do not divide the 2"},
   };
   for (const Case& c : cases) {
     RunOptions options;
     options.launch.world_size = 2;
     const absl::Status status = RunRanks(options, [&](Rank& rank) -> absl::Status {
       Parameter parameter("weight", Shape({6, 6}));
-      ParameterPart part = c.part;
-      if (c.block_numel > 1) part.index = rank.index();
-      ZEROTH_RETURN_IF_ERROR(parameter.Divide(part));
+      ZEROTH_RETURN_IF_ERROR(parameter.Divide(c.part));
       ShardingOptions sharding;
       sharding.inner_axes = c.inner_axes;
-      sharding.block_numel = c.block_numel;
       const absl::Status refused = FullyShard(rank, {{"unit", {&parameter}}}, sharding).status();
       EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
       EXPECT_TRUE(absl::StrContains(refused.message(), c.words)) << refused;
@@ -261,6 +255,35 @@ TEST(PartsTest, PartsThatDoNotFitTheMeshAreRefused) {
     });
     EXPECT_TRUE(status.ok()) << status;
   }
+}
+
+// Parts that end inside of a block of 8-bit moments have them in fp32 or are refused.
+TEST(PartsTest, PartsOfBlocksNeedMomentsInFloat) {
+  RunOptions options;
+  options.launch.world_size = 2;
+  const absl::Status status = RunRanks(options, [&](Rank& rank) -> absl::Status {
+    Parameter sinks("sinks", Shape({64}));
+    Parameter rows("rows", Shape({4, 128}));
+    for (Parameter* parameter : {&sinks, &rows}) {
+      ZEROTH_RETURN_IF_ERROR(parameter->Divide({kTensorAxis, 0, rank.index(), 2}));
+    }
+    ShardingOptions sharding;
+    sharding.inner_axes = {{kTensorAxis, 2}};
+    sharding.block_numel = RequiredBlockNumel(DType::kUInt8);
+    ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<ShardedModule> sharded,
+                            FullyShard(rank, {{"unit", {&sinks, &rows}}}, sharding));
+    AdamWOptions adamw{.state_dtype = DType::kUInt8, .min_8bit_numel = 64};
+    const absl::Status refused = AdamW::Create(*sharded, adamw).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
+    EXPECT_TRUE(absl::StrContains(refused.message(), "parameter 'sinks' is divided between"))
+        << refused;
+    EXPECT_TRUE(absl::StrContains(refused.message(), "over 128 elements")) << refused;
+    adamw.min_8bit_numel = 65;
+    ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<AdamW> made, AdamW::Create(*sharded, adamw));
+    EXPECT_EQ(made->MemoryBytes(), 32 * 8 + 256 * 2 + 2 * 2 * 4);
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
 }
 
 TEST(PartsTest, AParameterIsDividedOnce) {
