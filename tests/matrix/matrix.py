@@ -48,10 +48,10 @@ RESULTS = {
     },
     "adapter": {
         "none": "",
-        "lora": "--lora_rank=4 --lora_export=both",
-        "rslora with dropout": "--lora_rank=4 --lora_export=both --lora_rslora --lora_dropout=0.2 "
+        "lora": "--lora_rank=24 --lora_export=both",
+        "rslora with dropout": "--lora_rank=24 --lora_export=both --lora_rslora --lora_dropout=0.2 "
                                "--lora_targets=all_but_experts",
-        "dora": "--lora_rank=4 --lora_export=both --lora_dora --lora_targets=all_but_experts",
+        "dora": "--lora_rank=24 --lora_export=both --lora_dora --lora_targets=all_but_experts",
     },
     "base": {
         "fp32": "",
@@ -102,7 +102,8 @@ MEANINGS = {
                  "other weights: its top-k tokens (`--teacher_topk`), or its whole vocabulary "
                  "(`--teacher`) by `--distill_divergence`; the others on preference pairs, ipo "
                  "with `--reference=cached`, dpo and kto with the reference that auto chooses",
-    "adapter": "of rank 4; dropout of 0.2; only lora has adapters on experts",
+    "adapter": "of rank 24, so that with 8-bit adamw some adapters have codes and others, of fewer "
+               "than 4096 elements, fp32 moments; dropout of 0.2; only lora has adapters on experts",
     "base": "`--param_dtype` and `--reduce_dtype`, or `--base_dtype` under fp32; gguf: a file in "
             "Q8_0; mxfp4: a directory of gpt_oss as published",
     "optimizer": "bf16 and 8-bit: the type of the moments",
