@@ -34,10 +34,9 @@ absl::Status NamedAdamW::ZeroMoments(int64_t length, State& state) const {
   const auto zeros = [&](int64_t numel, DType dtype) {
     return Tensor::Zeros(device_, Shape({numel}), dtype, MemoryCategory::kOptimizer);
   };
-  const DType dtype = MomentDType(options_, length);
-  ZEROTH_ASSIGN_OR_RETURN(state.m, zeros(length, dtype));
-  ZEROTH_ASSIGN_OR_RETURN(state.v, zeros(length, dtype));
-  if (dtype != DType::kUInt8) return absl::OkStatus();
+  ZEROTH_ASSIGN_OR_RETURN(state.m, zeros(length, options_.state_dtype));
+  ZEROTH_ASSIGN_OR_RETURN(state.v, zeros(length, options_.state_dtype));
+  if (options_.state_dtype != DType::kUInt8) return absl::OkStatus();
   const int64_t blocks = (length + kMomentBlock - 1) / kMomentBlock;
   ZEROTH_ASSIGN_OR_RETURN(state.m_scale, zeros(blocks, DType::kFloat32));
   ZEROTH_ASSIGN_OR_RETURN(state.v_scale, zeros(blocks, DType::kFloat32));
