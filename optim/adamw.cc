@@ -30,21 +30,6 @@ absl::Status ExpectBlocks(const Unit& unit, DType state_dtype) {
                          "; set ShardingOptions::block_numel to ", required);
 }
 
-// Checks that the blocks of this rank's part of a parameter are blocks of the undivided parameter.
-absl::Status ExpectWholeBlocks(const Parameter& parameter) {
-  for (const ElementRun& run : parameter.GlobalRuns(0, parameter.numel())) {
-    const bool ends = run.global_begin + run.numel == parameter.global_numel();
-    if (run.global_begin % kMomentBlock == 0 && (ends || run.numel % kMomentBlock == 0)) continue;
-    return InvalidArgument("AdamW: parameter '", parameter.name(), "' is divided between elements ",
-                           run.global_begin, " and ", run.global_begin + run.numel, " of ",
-                           parameter.global_shape().ToString(),
-                           ", but 8-bit moments share a scale over ", kMomentBlock,
-                           " elements; divide it at multiples of these, or use fp32 or bf16 "
-                           "optimizer state");
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 DType MomentDType(const AdamWOptions& options, int64_t numel) {
@@ -59,6 +44,10 @@ absl::Status ValidateAdamWOptions(const AdamWOptions& options) {
       options.state_dtype != DType::kUInt8) {
     return InvalidArgument("AdamW: state_dtype is ", DTypeName(options.state_dtype),
                            ", expected fp32, bf16 or uint8");
+  }
+  if (options.min_8bit_numel < 0) {
+    return InvalidArgument("AdamW: min_8bit_numel is ", options.min_8bit_numel,
+                           ", expected at least 0");
   }
   const auto is_decay_rate = [](double beta) { return beta >= 0 && beta < 1; };
   const auto is_size = [](double value) { return std::isfinite(value) && value >= 0; };
@@ -160,7 +149,10 @@ absl::Status AdamW::AddStates(Unit& unit, int segment, const ParameterSelection&
     const Parameter& parameter = unit.parameter(index);
     const DType dtype = MomentDType(options_, parameter.global_numel());
     const bool selected = selects == nullptr || selects(parameter);
-    if (selected && IsCoded(dtype)) ZEROTH_RETURN_IF_ERROR(ExpectWholeBlocks(parameter));
+    if (selected && IsCoded(dtype)) {
+      ZEROTH_RETURN_IF_ERROR_WITH(ExpectWholeBlocks(parameter, kMomentBlock),
+                                  "AdamW: 8-bit moments share scales in blocks");
+    }
     const ShardLayout::Piece piece = unit.PieceOf(index);
     if (piece.numel() == 0) continue;
     if (!selected) {

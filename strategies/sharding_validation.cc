@@ -105,6 +105,29 @@ absl::Status ValidateUnit(const ShardingOptions& options, const UnitSpec& unit,
 
 }  // namespace
 
+absl::Status ExpectWholeBlocks(const Parameter& parameter, int64_t block_numel) {
+  if (!parameter.part().has_value()) return absl::OkStatus();
+  const Shape& global = parameter.global_shape();
+  ParameterPart part = *parameter.part();
+  for (part.index = 0; part.index < part.count; ++part.index) {
+    ZEROTH_ASSIGN_OR_RETURN(const Shape shape, ShapeOfPart(global, part));
+    for (const ElementRun& run : RunsOfPart(global, part, 0, shape.numel())) {
+      const int64_t end = run.global_begin + run.numel;
+      if (run.global_begin % block_numel == 0 &&
+          (end % block_numel == 0 || end == global.numel())) {
+        continue;
+      }
+      return InvalidArgument("parameter '", parameter.name(), "' of shape ", global.ToString(),
+                             " is divided over '", part.axis, "' into ", part.count,
+                             " parts, of which part ", part.index, " has elements ",
+                             run.global_begin, " to ", end, "; expected multiples of ", block_numel,
+                             ": divide it otherwise, or choose a type of the optimizer's state "
+                             "that has no blocks, as fp32");
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::vector<Mesh::Axes>> Sharding::PartAxes(
     const std::vector<UnitSpec>& units) const {
   std::vector<Mesh::Axes> part_axes;
