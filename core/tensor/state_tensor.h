@@ -37,7 +37,7 @@ class StateTensor {
   // The tensor; undefined if the state is offloaded.
   const Tensor& tensor() const { return tensor_; }
   // Views the bytes of offloaded state as the same number of elements of another type. Aborts if
-  // the region is too small for them.
+  // the region is too small for them, or for a View that does not begin with it.
   StateTensor As(DType dtype) const;
   // Views the elements [begin, begin + numel). Aborts unless they lie inside.
   StateTensor View(int64_t begin, int64_t numel) const;

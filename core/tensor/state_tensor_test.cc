@@ -100,6 +100,8 @@ TEST(StateTensorTest, BytesAreReusedForASmallerTypeAndBack) {
   EXPECT_EQ(small.As(DType::kFloat32).dtype(), DType::kFloat32);
   const StateTensor exact = *StateTensor::Offloaded(*store, 4, DType::kBFloat16);
   EXPECT_DEATH(exact.As(DType::kFloat32), "");
+  EXPECT_EQ(large.View(0, 3).As(DType::kBFloat16).numel(), 3);
+  EXPECT_DEATH(large.View(1, 3).As(DType::kBFloat16), "");
 }
 
 TEST(StateTensorTest, MoreElementsThanThereAreBytesAreRefused) {
