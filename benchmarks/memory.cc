@@ -108,7 +108,7 @@ ModelNumel CountNumel(const LanguageModel& model, bool& all_alike) {
   for (const Parameter* parameter : model.Parameters()) {
     const double count = static_cast<double>(parameter->numel());
     numel.total += count;
-    if (parameter->numel() < OptimizerOptions().min_8bit_numel) numel.small += count;
+    if (parameter->numel() < kMin8bitNumel) numel.small += count;
     const std::string layer = LayerOf(parameter->name());
     if (layer.empty()) {
       numel.root += count;
@@ -237,15 +237,15 @@ absl::Status Run(const std::string& preset, int ranks, absl::string_view only,
                           ModelRegistry::Create(config));
   bool all_alike = false;
   const ModelNumel numel = CountNumel(*model, all_alike);
+  if (!all_alike) {
+    std::cerr << "The layers differ: the formula takes the largest for all, and is an estimate.\n";
+  }
   std::cout << absl::StreamFormat(
       "%s, %.1fM parameters, %d ranks, %d sequences of %d tokens a rank and micro-batch. Peaks in "
       "MiB.\n\n%-16s %5s %-10s %-23s %8s %8s %8s %8s %8s %9s %9s %7s %8s %8s %9s %9s\n",
       preset, numel.total / 1e6, ranks, kBatch, kSeq, "strategy", "ranks", "precision", "lever",
       "params", "gathered", "grads", "moments", "staging", "state", "formula", "off", "activ.",
       "scratch", "all", "reserved");
-  if (!all_alike) {
-    std::cout << "The layers differ: the formula takes the largest for all, and is an estimate.\n";
-  }
   for (const char* strategy :
        {"no_shard", "shard_optimizer", "shard_grad_op", "full_shard", "hybrid_shard"}) {
     if (!only.empty() && only != strategy) continue;

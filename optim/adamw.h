@@ -31,7 +31,7 @@ using AdamWOptions = OptimizerOptions;
 using ParameterSelection = std::function<bool(const Parameter&)>;
 
 // InvalidArgument lists the values unless betas are in [0, 1), lr, eps and weight decay are finite
-// and not negative, and the state's type is one of the three.
+// and not negative, min_8bit_numel is not negative, and the state's type is one of the three.
 absl::Status ValidateAdamWOptions(const AdamWOptions& options);
 
 // Returns the number that must divide ShardingOptions::block_numel for moments of this dtype.
@@ -48,7 +48,8 @@ AdamWArgs AdamWStepArgs(const AdamWOptions& options, int64_t step, double lr);
 // MixedPrecision::master_dtype, element by element, or block by block with 8-bit moments. The draws
 // of stochastic rounding depend on an element's index in its parameter. So no bit depends on where
 // shards begin, nor on offloading (ShardingOptions::offload), where state passes through memory in
-// chunks. Used by one rank's thread only.
+// chunks: with 8-bit moments, separately for each run of parameters whose moments have one type.
+// Used by one rank's thread only.
 class AdamW : public Optimizer {
  public:
   // Allocates zeroed moments, in the sharding's store if optimizer state is offloaded.

@@ -276,6 +276,11 @@ TEST(LowPrecisionAdamWErrorsTest, ShardsThatCutBlocksAreRefusedByName) {
     const absl::Status unknown = AdamW::Create(*rank.sharding, *rank.kernels, options).status();
     EXPECT_EQ(unknown.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_NE(unknown.ToString().find("state_dtype is fp16"), std::string::npos) << unknown;
+    options.state_dtype = DType::kUInt8;
+    options.min_8bit_numel = -1;
+    const absl::Status negative = AdamW::Create(*rank.sharding, *rank.kernels, options).status();
+    EXPECT_EQ(negative.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_NE(negative.ToString().find("min_8bit_numel is -1"), std::string::npos) << negative;
     Rank other(world, kMatrix, kVector);
     layout.block_numel = 0;
     EXPECT_EQ(other.Open(layout).code(), absl::StatusCode::kInvalidArgument);

@@ -318,6 +318,12 @@ TEST(OptionsTest, AMisspeltWordIsRefusedWithTheListOfWords) {
   }
 }
 
+TEST(OptionsTest, TheHelpSaysWhichMomentsAreNotIn8Bits) {
+  EXPECT_TRUE(absl::StrContains(FindOption("optimizer_state_dtype")->help,
+                                absl::StrCat("fp32 for parameters of fewer than ",
+                                             TrainOptions().optimizer_options().min_8bit_numel)));
+}
+
 TEST(OptionsTest, AnObjectiveOfPairsHasItsOwnDefaults) {
   TrainOptions options;
   options.init_from = "somewhere";

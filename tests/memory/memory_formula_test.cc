@@ -129,7 +129,7 @@ absl::StatusOr<ModelNumel> CountParameters(const std::string& name) {
       continue;
     }
     sizes.total += numel;
-    if (frozen == 0 && numel < OptimizerOptions().min_8bit_numel) sizes.small += numel;
+    if (frozen == 0 && numel < kMin8bitNumel) sizes.small += numel;
     sizes.frozen += frozen;
     if (in_first) (nested ? sizes.nested : sizes.block) += numel;
     if (in_first) (nested ? sizes.frozen_nested : sizes.frozen_block) += frozen;
