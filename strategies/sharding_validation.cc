@@ -12,6 +12,8 @@
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/tensor/parameter.h"
+#include "zeroth/core/tensor/parameter_part.h"
+#include "zeroth/core/tensor/shape.h"
 #include "zeroth/strategies/mixed_precision.h"
 #include "zeroth/strategies/sharding.h"
 
