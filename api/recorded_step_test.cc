@@ -22,6 +22,7 @@
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/local/local.h"
 #include "zeroth/core/device/testing/missing_device.h"
+#include "zeroth/optim/shard_state.h"
 #include "zeroth/strategies/strategy.h"
 
 namespace zeroth {
@@ -153,10 +154,14 @@ Trace Follow(const RunSetup& setup, bool record_steps, const Course& course) {
     options.sharding.offload = setup.offload;
     options.activation_checkpointing = setup.activation_checkpointing;
     options.optimizer_options.state_dtype = setup.state_dtype;
+    options.optimizer_options.min_8bit_numel = 0;  // all parameters here are small
     options.clip_grad_norm = 0.5;
     options.record_steps = record_steps;
     ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> trainer,
                             Trainer::Create(world, *device, std::move(model), options));
+    for (const ShardState& state : trainer->optimizer().states()) {
+      if (state.name == "m") EXPECT_EQ(state.shard.dtype(), setup.state_dtype);
+    }
     ZEROTH_RETURN_IF_ERROR(trainer->sharding().Initialize(5));
     TrainingRun run(*trainer, setup, trace);
     ZEROTH_RETURN_IF_ERROR(course(run));

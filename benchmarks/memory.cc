@@ -12,14 +12,17 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/flags/flag.h"
@@ -84,18 +87,42 @@ constexpr Lever kLevers[] = {
     {.name = "no masters, 8-bit mom.", .moment_dtype = DType::kUInt8, .keeps_masters = false},
 };
 
-ModelNumel CountNumel(const LanguageModel& model) {
+// The number of the parameter's layer, as in "model.layers.3.mlp.up_proj.weight"; empty if it is in
+// none.
+std::string LayerOf(absl::string_view parameter) {
+  for (const absl::string_view before : {".h.", ".layers."}) {
+    const size_t at = parameter.find(before);
+    if (at == absl::string_view::npos) continue;
+    const absl::string_view rest = parameter.substr(at + before.size());
+    return std::string(rest.substr(0, rest.find('.')));
+  }
+  return "";
+}
+
+// Takes the largest block, and the largest unit nested in one, for all. `all_alike` says whether
+// they are.
+ModelNumel CountNumel(const LanguageModel& model, bool& all_alike) {
   ModelNumel numel;
+  using Layer = std::pair<double, double>;  // of the block, and of its nested unit
+  std::map<std::string, Layer> layers;
   for (const Parameter* parameter : model.Parameters()) {
     const double count = static_cast<double>(parameter->numel());
-    const bool in_block = absl::StrContains(parameter->name(), ".h.") ||
-                          absl::StrContains(parameter->name(), ".layers.");
-    const bool in_first = absl::StrContains(parameter->name(), ".h.0.") ||
-                          absl::StrContains(parameter->name(), ".layers.0.");
     numel.total += count;
-    if (!in_block) numel.root += count;
-    const bool nested = absl::StrContains(parameter->name(), ".experts.");
-    if (in_first) (nested ? numel.nested : numel.block) += count;
+    if (parameter->numel() < kMin8bitNumel) numel.small += count;
+    const std::string layer = LayerOf(parameter->name());
+    if (layer.empty()) {
+      numel.root += count;
+    } else if (absl::StrContains(parameter->name(), ".experts.")) {
+      layers[layer].second += count;
+    } else {
+      layers[layer].first += count;
+    }
+  }
+  all_alike = true;
+  for (const auto& [number, layer] : layers) {
+    numel.block = std::max(numel.block, layer.first);
+    numel.nested = std::max(numel.nested, layer.second);
+    all_alike = all_alike && layer == layers.begin()->second;
   }
   return numel;
 }
@@ -208,7 +235,11 @@ absl::Status Run(const std::string& preset, int ranks, absl::string_view only,
   ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json config, PresetConfig(preset));
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> model,
                           ModelRegistry::Create(config));
-  const ModelNumel numel = CountNumel(*model);
+  bool all_alike = false;
+  const ModelNumel numel = CountNumel(*model, all_alike);
+  if (!all_alike) {
+    std::cerr << "The layers differ: the formula takes the largest for all, and is an estimate.\n";
+  }
   std::cout << absl::StreamFormat(
       "%s, %.1fM parameters, %d ranks, %d sequences of %d tokens a rank and micro-batch. Peaks in "
       "MiB.\n\n%-16s %5s %-10s %-23s %8s %8s %8s %8s %8s %9s %9s %7s %8s %8s %9s %9s\n",

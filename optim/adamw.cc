@@ -16,7 +16,7 @@ namespace zeroth {
 
 namespace {
 
-bool IsCoded(DType state_dtype) { return state_dtype == DType::kUInt8; }
+bool IsCoded(DType dtype) { return dtype == DType::kUInt8; }
 
 int64_t BlocksOf(int64_t numel) { return (numel + kMomentBlock - 1) / kMomentBlock; }
 
@@ -32,6 +32,11 @@ absl::Status ExpectBlocks(const Unit& unit, DType state_dtype) {
 
 }  // namespace
 
+DType MomentDType(const AdamWOptions& options, int64_t numel) {
+  const bool is_small = IsCoded(options.state_dtype) && numel < options.min_8bit_numel;
+  return is_small ? DType::kFloat32 : options.state_dtype;
+}
+
 int64_t RequiredBlockNumel(DType state_dtype) { return IsCoded(state_dtype) ? kMomentBlock : 1; }
 
 absl::Status ValidateAdamWOptions(const AdamWOptions& options) {
@@ -39,6 +44,10 @@ absl::Status ValidateAdamWOptions(const AdamWOptions& options) {
       options.state_dtype != DType::kUInt8) {
     return InvalidArgument("AdamW: state_dtype is ", DTypeName(options.state_dtype),
                            ", expected fp32, bf16 or uint8");
+  }
+  if (options.min_8bit_numel < 0) {
+    return InvalidArgument("AdamW: min_8bit_numel is ", options.min_8bit_numel,
+                           ", expected at least 0");
   }
   const auto is_decay_rate = [](double beta) { return beta >= 0 && beta < 1; };
   const auto is_size = [](double value) { return std::isfinite(value) && value >= 0; };
@@ -119,43 +128,54 @@ absl::StatusOr<std::unique_ptr<AdamW>> AdamW::Create(Sharding& sharding, Kernels
     for (int i = 0; i < unit->segment_count(); ++i) {
       if (!unit->segment_layout(i).trainable) continue;
       ZEROTH_RETURN_IF_ERROR(ExpectBlocks(*unit, options.state_dtype));
-      optimizer->AddStates(*unit, i, selects);
+      ZEROTH_RETURN_IF_ERROR(optimizer->AddStates(*unit, i, selects));
     }
   }
   for (State& state : optimizer->states_) ZEROTH_RETURN_IF_ERROR(optimizer->ZeroMoments(state));
   return optimizer;
 }
 
-// Adds one state for the whole shard. With `selects`, adds one for each run of selected parameters,
-// so that the others have no moments.
-void AdamW::AddStates(Unit& unit, int segment, const ParameterSelection& selects) {
+// Adds one state for the whole shard, or, if parameters differ, one for each run of selected
+// parameters whose moments have one type.
+absl::Status AdamW::AddStates(Unit& unit, int segment, const ParameterSelection& selects) {
   const ShardLayout::Segment& layout = unit.segment_layout(segment);
-  if (selects == nullptr) {
-    states_.push_back({&unit, segment, 0, layout.shard_numel, layout.parameters});
-    return;
+  if (selects == nullptr && !IsCoded(options_.state_dtype)) {
+    states_.push_back(
+        {&unit, segment, 0, layout.shard_numel, layout.parameters, options_.state_dtype});
+    return absl::OkStatus();
   }
-  bool joins = false;  // the last parameter seen was selected
+  bool joins = false;  // the last parameter seen is in the last state
   for (const int index : layout.parameters) {
+    const Parameter& parameter = unit.parameter(index);
+    const DType dtype = MomentDType(options_, parameter.global_numel());
+    const bool selected = selects == nullptr || selects(parameter);
+    if (selected && IsCoded(dtype)) {
+      ZEROTH_RETURN_IF_ERROR_WITH(ExpectWholeBlocks(parameter, kMomentBlock),
+                                  "AdamW: 8-bit moments share scales in blocks");
+    }
     const ShardLayout::Piece piece = unit.PieceOf(index);
     if (piece.numel() == 0) continue;
-    if (!selects(unit.parameter(index))) {
+    if (!selected) {
       joins = false;
       continue;
     }
-    if (!joins) states_.push_back({&unit, segment, piece.shard_offset, 0, {}});
+    if (!joins || states_.back().dtype != dtype) {
+      states_.push_back({&unit, segment, piece.shard_offset, 0, {}, dtype});
+    }
     joins = true;
     State& state = states_.back();
     state.numel = piece.shard_offset + piece.numel() - state.begin;
     state.parameters.push_back(index);
   }
+  return absl::OkStatus();
 }
 
 absl::Status AdamW::ZeroMoments(State& state) const {
   constexpr char kWhat[] = "moments";
   for (StateTensor* moment : {&state.m, &state.v}) {
-    ZEROTH_ASSIGN_OR_RETURN(*moment, sharding_.ZeroState(state.numel, options_.state_dtype, kWhat));
+    ZEROTH_ASSIGN_OR_RETURN(*moment, sharding_.ZeroState(state.numel, state.dtype, kWhat));
   }
-  if (!IsCoded(options_.state_dtype)) return absl::OkStatus();
+  if (!IsCoded(state.dtype)) return absl::OkStatus();
   for (StateTensor* scale : {&state.m_scale, &state.v_scale}) {
     ZEROTH_ASSIGN_OR_RETURN(*scale,
                             sharding_.ZeroState(BlocksOf(state.numel), DType::kFloat32, kWhat));
@@ -168,8 +188,8 @@ absl::Status AdamW::ZeroMoments(State& state) const {
 // each parameter has its own draws, and so its own range; with draws_of_undivided, each of its runs
 // in the undivided parameter.
 std::vector<AdamW::Range> AdamW::Ranges(const State& state) const {
-  const bool rounds = options_.state_dtype != DType::kFloat32 ||
-                      state.unit->precision().master_dtype != DType::kFloat32;
+  const bool rounds =
+      state.dtype != DType::kFloat32 || state.unit->precision().master_dtype != DType::kFloat32;
   std::vector<Range> ranges;
   bool joins = false;  // the last parameter seen was updated
   for (const int index : state.parameters) {
@@ -212,16 +232,12 @@ absl::Status AdamW::PrepareStep(int64_t step, double lr, double grad_scale) {
 }
 
 std::vector<StatePass::Operand> AdamW::Operands(const State& state) const {
-  const auto part = [&state](const StateTensor& shard) -> StateTensor {
-    if (shard.numel() == state.numel) return shard;
-    return shard.tensor().View(state.begin, Shape({state.numel}));
-  };
   std::vector<StatePass::Operand> operands = {
-      {part(state.unit->ShardState(state.segment)), /*written=*/true},
-      {part(state.unit->GradientShardState(state.segment))},
+      {state.unit->ShardState(state.segment).View(state.begin, state.numel), /*written=*/true},
+      {state.unit->GradientShardState(state.segment).View(state.begin, state.numel)},
       {state.m, /*written=*/true},
       {state.v, /*written=*/true}};
-  if (IsCoded(options_.state_dtype)) {
+  if (IsCoded(state.dtype)) {
     operands.push_back({state.m_scale, /*written=*/true, kMomentBlock});
     operands.push_back({state.v_scale, /*written=*/true, kMomentBlock});
   }
@@ -241,7 +257,7 @@ void AdamW::AppendUpdates(absl::Span<const Range> ranges, const Tensor& grad_fac
     args.grad = chunk[1].View(first - begin, shape);
     args.m = chunk[2].View(first - begin, shape);
     args.v = chunk[3].View(first - begin, shape);
-    if (IsCoded(options_.state_dtype)) {
+    if (IsCoded(args.m.dtype())) {
       // Ranges and chunks start with a block.
       const int64_t block = (first - begin) / kMomentBlock;
       const Shape blocks({BlocksOf(shape.numel())});
@@ -266,7 +282,7 @@ std::vector<ShardState> AdamW::states() const {
     };
     add("m", state.m, 1, StateCoding::kFirstMoment);
     add("v", state.v, 1, StateCoding::kSecondMoment);
-    if (!IsCoded(options_.state_dtype)) continue;
+    if (!IsCoded(state.dtype)) continue;
     add("m_scale", state.m_scale, kMomentBlock, StateCoding::kNone);
     add("v_scale", state.v_scale, kMomentBlock, StateCoding::kNone);
   }

@@ -31,11 +31,14 @@ using AdamWOptions = OptimizerOptions;
 using ParameterSelection = std::function<bool(const Parameter&)>;
 
 // InvalidArgument lists the values unless betas are in [0, 1), lr, eps and weight decay are finite
-// and not negative, and the state's type is one of the three.
+// and not negative, min_8bit_numel is not negative, and the state's type is one of the three.
 absl::Status ValidateAdamWOptions(const AdamWOptions& options);
 
 // Returns the number that must divide ShardingOptions::block_numel for moments of this dtype.
 int64_t RequiredBlockNumel(DType state_dtype);
+
+// Returns the type of the moments of a parameter of `numel` elements, undivided.
+DType MomentDType(const AdamWOptions& options, int64_t numel);
 
 // Returns the scalars of an update without weight decay; `step` counts from 1.
 AdamWArgs AdamWStepArgs(const AdamWOptions& options, int64_t step, double lr);
@@ -45,15 +48,17 @@ AdamWArgs AdamWStepArgs(const AdamWOptions& options, int64_t step, double lr);
 // MixedPrecision::master_dtype, element by element, or block by block with 8-bit moments. The draws
 // of stochastic rounding depend on an element's index in its parameter. So no bit depends on where
 // shards begin, nor on offloading (ShardingOptions::offload), where state passes through memory in
-// chunks. Used by one rank's thread only.
+// chunks: with 8-bit moments, separately for each run of parameters whose moments have one type.
+// Used by one rank's thread only.
 class AdamW : public Optimizer {
  public:
   // Allocates zeroed moments, in the sharding's store if optimizer state is offloaded.
   // InvalidArgument for an option, or a group's setting, that is out of its range; for a unit whose
-  // shards do not end at the state's blocks; and for a group without a parameter that can have a
-  // gradient (Unit::takes_gradient, frozen now or not). The message names the unit or the group.
-  // `sharding` and `kernels` outlive the optimizer. With `selects`, it updates only the selected
-  // parameters; groups may name the others too, which another optimizer updates.
+  // shards, or a parameter whose parts, do not end at the state's blocks; and for a group without a
+  // parameter that can have a gradient (Unit::takes_gradient, frozen now or not). The message names
+  // the unit, the parameter or the group. `sharding` and `kernels` outlive the optimizer. With
+  // `selects`, it updates only the selected parameters; groups may name the others too, which
+  // another optimizer updates.
   static absl::StatusOr<std::unique_ptr<AdamW>> Create(Sharding& sharding, Kernels& kernels,
                                                        const AdamWOptions& options,
                                                        absl::Span<const ParameterGroup> groups = {},
@@ -99,9 +104,10 @@ class AdamW : public Optimizer {
     int segment = 0;
     int64_t begin = 0;  // in the shard
     int64_t numel = 0;
-    std::vector<int> parameters;  // as ShardState::parameters
-    StateTensor m = {};           // [numel]
-    StateTensor v = {};           // [numel]
+    std::vector<int> parameters;    // as ShardState::parameters
+    DType dtype = DType::kFloat32;  // of both moments
+    StateTensor m = {};             // [numel]
+    StateTensor v = {};             // [numel]
     // [ceil(numel / kMomentBlock)] with 8-bit moments, undefined otherwise.
     StateTensor m_scale = {};
     StateTensor v_scale = {};
@@ -110,7 +116,7 @@ class AdamW : public Optimizer {
   AdamW(Sharding& sharding, Kernels& kernels, const AdamWOptions& options);
   absl::Status SetGroups(absl::Span<const ParameterGroup> groups);
   std::vector<Range> Ranges(const State& state) const;
-  void AddStates(Unit& unit, int segment, const ParameterSelection& selects);
+  absl::Status AddStates(Unit& unit, int segment, const ParameterSelection& selects);
   absl::Status ZeroMoments(State& state) const;
   // The operands of an update: parameters, gradients, both moments and, for 8-bit moments, both
   // scales.

@@ -33,6 +33,7 @@ constexpr int kSteps = 5;
 struct Setting {
   DType state_dtype = DType::kFloat32;
   DType master_dtype = DType::kFloat32;
+  int64_t min_8bit_numel = 0;
 
   bool is_low() const { return state_dtype != DType::kFloat32 || master_dtype != DType::kFloat32; }
   Layout Of(Layout layout) const {
@@ -45,6 +46,7 @@ struct Setting {
   AdamWOptions Options() const {
     AdamWOptions options;
     options.state_dtype = state_dtype;
+    options.min_8bit_numel = min_8bit_numel;
     options.seed = 11;
     return options;
   }
@@ -52,7 +54,8 @@ struct Setting {
 
 std::string SettingName(const ::testing::TestParamInfo<Setting>& instance) {
   return absl::StrCat(DTypeName(instance.param.state_dtype), "_moments_",
-                      DTypeName(instance.param.master_dtype), "_masters");
+                      DTypeName(instance.param.master_dtype), "_masters",
+                      instance.param.min_8bit_numel > 0 ? "_fp32_if_small" : "");
 }
 
 std::vector<float> Draw(const std::string& name, int64_t count, float scale = 1.0f) {
@@ -233,11 +236,29 @@ std::vector<Setting> Settings() {
       settings.push_back({state_dtype, master_dtype});
     }
   }
+  for (const DType master_dtype : {DType::kFloat32, DType::kBFloat16}) {
+    settings.push_back({DType::kUInt8, master_dtype, kVector.numel() + 1});
+  }
   return settings;
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, LowPrecisionAdamWTest, ::testing::ValuesIn(Settings()),
                          SettingName);
+
+// The float32 bits of a parameter below the limit, in shards of which it fills a part or none.
+TEST(LowPrecisionAdamWTest, SmallParametersHaveMomentsInFloat) {
+  for (const int world_size : {1, 2, 4}) {
+    const Trained exact = Train({"full_shard", world_size, 0, 0}, Setting().Options());
+    Setting setting = {DType::kUInt8, DType::kFloat32, kVector.numel() + 1};
+    const Trained low = Train(setting.Of({"full_shard", world_size, 0, 0}), setting.Options());
+    EXPECT_EQ(low.vector, exact.vector);
+    EXPECT_NE(low.matrix, exact.matrix);
+    setting.min_8bit_numel = kVector.numel();
+    const Trained lower = Train(setting.Of({"full_shard", world_size, 0, 0}), setting.Options());
+    EXPECT_NE(lower.vector, exact.vector);
+    EXPECT_EQ(lower.matrix, low.matrix);
+  }
+}
 
 TEST(LowPrecisionAdamWErrorsTest, ShardsThatCutBlocksAreRefusedByName) {
   const absl::Status status = RunLocalRanks(1, [](Communicator& world) -> absl::Status {
@@ -256,6 +277,11 @@ TEST(LowPrecisionAdamWErrorsTest, ShardsThatCutBlocksAreRefusedByName) {
     const absl::Status unknown = AdamW::Create(*rank.sharding, *rank.kernels, options).status();
     EXPECT_EQ(unknown.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_NE(unknown.ToString().find("state_dtype is fp16"), std::string::npos) << unknown;
+    options.state_dtype = DType::kUInt8;
+    options.min_8bit_numel = -1;
+    const absl::Status negative = AdamW::Create(*rank.sharding, *rank.kernels, options).status();
+    EXPECT_EQ(negative.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_NE(negative.ToString().find("min_8bit_numel is -1"), std::string::npos) << negative;
     Rank other(world, kMatrix, kVector);
     layout.block_numel = 0;
     EXPECT_EQ(other.Open(layout).code(), absl::StatusCode::kInvalidArgument);

@@ -20,8 +20,9 @@
 namespace zeroth {
 
 // AdamW on flat fp32 buffers of the caller, whole parameters or shards, identified by name. Kernels
-// and moments are those of AdamW, so a buffer with a parameter's name gets the same bits. Used by
-// one thread only.
+// and moments are those of AdamW, so a buffer with a parameter's name gets the same bits: with
+// 8-bit moments those of min_8bit_numel = 0, and with moments that are rounded if it begins with
+// the parameter, since draws count from the buffer's first element. Used by one thread only.
 class NamedAdamW {
  public:
   using Buffers = std::map<std::string, Tensor>;
@@ -29,7 +30,9 @@ class NamedAdamW {
   using Spans = std::map<std::string, absl::Span<float>>;
   using ConstSpans = std::map<std::string, absl::Span<const float>>;
 
-  // Allocates zeroed moments for buffers of these lengths. `device` and `kernels` outlive the
+  // Allocates zeroed moments for buffers of these lengths. All have moments of
+  // AdamWOptions::state_dtype: min_8bit_numel counts the elements of whole parameters, and a buffer
+  // may be a shard, whose length depends on the number of ranks. `device` and `kernels` outlive the
   // optimizer. InvalidArgument if a length is negative or an option is out of its range.
   static absl::StatusOr<std::unique_ptr<NamedAdamW>> Create(
       Device& device, Kernels& kernels, const std::map<std::string, int64_t>& lengths,

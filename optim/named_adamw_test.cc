@@ -129,6 +129,32 @@ TEST_F(NamedAdamWTest, KeepsMomentsInTheGivenMemory) {
   }
 }
 
+// A parameter of more than min_8bit_numel elements, and its first shard, of fewer.
+TEST_F(NamedAdamWTest, ShardsHaveTheMomentsOfTheWhole) {
+  constexpr size_t kLength = 600;
+  constexpr size_t kShard = 256;
+  options_.state_dtype = DType::kUInt8;
+  options_.min_8bit_numel = 500;
+  const std::unique_ptr<NamedAdamW> whole =
+      *NamedAdamW::Create(*device_, *kernels_, {{"a", kLength}}, options_);
+  const std::unique_ptr<NamedAdamW> shard =
+      *NamedAdamW::Create(*device_, *kernels_, {{"a", kShard}}, options_);
+  EXPECT_EQ(shard->MemoryBytes(), 2 * 256 + 2 * 2 * 4);
+  std::vector<float> values(kLength, 1.0f);
+  std::vector<float> of_shard(kShard, 1.0f);
+  std::vector<float> gradients(kLength);
+  for (int step = 0; step < 5; ++step) {
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      gradients[i] = std::sin(static_cast<float>(i) * 0.7f + static_cast<float>(step));
+    }
+    const absl::Span<const float> all = gradients;
+    ASSERT_TRUE(whole->UpdateShards(absl::MakeSpan(values), all, 1e-2).ok());
+    ASSERT_TRUE(shard->UpdateShards(absl::MakeSpan(of_shard), all.first(kShard), 1e-2).ok());
+  }
+  values.resize(kShard);
+  EXPECT_EQ(of_shard, values);
+}
+
 TEST_F(NamedAdamWTest, WrongBuffersAreNamedWithBothLengths) {
   const std::unique_ptr<NamedAdamW> adamw = Make();
   const auto expect = [](const absl::Status& status, const std::vector<std::string>& parts) {

@@ -50,6 +50,9 @@ struct MuonOptions {
   std::vector<std::string> patterns = {};
 };
 
+// bitsandbytes' default of min_8bit_size. The help of --optimizer_state_dtype has this number.
+inline constexpr int64_t kMin8bitNumel = 4096;
+
 // The options of all optimizers, as the trainer's flags give them. An optimizer refuses values that
 // it does not support.
 struct OptimizerOptions {
@@ -63,6 +66,9 @@ struct OptimizerOptions {
   // scale for each kMomentBlock elements of a parameter (moment_codes.h). They take 8, 4 and 2.0625
   // bytes a parameter. uint8 needs ShardingOptions::block_numel to be a multiple of kMomentBlock.
   DType state_dtype = DType::kFloat32;
+  // With uint8, parameters of fewer elements have fp32 moments. Undivided parameters are counted,
+  // so that tensor parallelism changes no type. At least 0.
+  int64_t min_8bit_numel = kMin8bitNumel;
   // Seeds the stochastic rounding of moments and bf16 parameters; nothing else is random.
   uint64_t seed = 0;
   // With tensor parallelism: index these draws by the elements of the undivided parameter, so that

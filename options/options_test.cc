@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -316,6 +318,12 @@ TEST(OptionsTest, AMisspeltWordIsRefusedWithTheListOfWords) {
     const absl::Status status = SetOption(*FindOption(set.first), set.second, options);
     EXPECT_EQ(status, absl::InvalidArgumentError(message)) << flag;
   }
+}
+
+TEST(OptionsTest, TheHelpSaysWhichMomentsAreNotIn8Bits) {
+  EXPECT_TRUE(absl::StrContains(FindOption("optimizer_state_dtype")->help,
+                                absl::StrCat("fp32 for parameters of fewer than ",
+                                             TrainOptions().optimizer_options().min_8bit_numel)));
 }
 
 TEST(OptionsTest, AnObjectiveOfPairsHasItsOwnDefaults) {

@@ -86,8 +86,7 @@ absl::StatusOr<std::unique_ptr<Sharding>> Sharding::Create(Communicator& world, 
         sharding->CreateView(spec.axes, strategy_options.shard_optimizer_over_world),
         absl::StrCat("unit '", spec.name, "'"));
   }
-  ZEROTH_ASSIGN_OR_RETURN(const std::vector<Mesh::Axes> part_axes,
-                          sharding->PartAxes(units, options));
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<Mesh::Axes> part_axes, sharding->PartAxes(units));
   ZEROTH_RETURN_IF_ERROR(sharding->CreateStatisticsGroup(part_axes));
   ZEROTH_ASSIGN_OR_RETURN(sharding->offload_,
                           Offload::Create(device, options.offload, options.scheduler.timeline));

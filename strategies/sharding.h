@@ -45,7 +45,8 @@ struct ShardingOptions {
   // parameter is sharded.
   int64_t min_shard_numel = 0;
   // LayoutOptions::block_numel, for optimizers that keep state for blocks of a parameter (AdamW
-  // with 8-bit moments: kMomentBlock). At least 1.
+  // with 8-bit moments: kMomentBlock). At least 1. Shards then end at blocks, but the parts of
+  // Parameter::Divide may not: such an optimizer checks them with ExpectWholeBlocks.
   int64_t block_numel = 1;
   // Where parameters are divided; UnitSpec::layout takes precedence. kRows needs block_numel = 1.
   LayoutKind layout = LayoutKind::kFlat;
@@ -54,6 +55,12 @@ struct ShardingOptions {
   // The state that lies outside of the device's memory. Results are bitwise unchanged.
   OffloadOptions offload = {};
 };
+
+// For an optimizer with state for each block of a parameter, when it is created: InvalidArgument
+// names a parameter whose parts (Parameter::Divide) begin or end within a block of `block_numel`
+// elements of the undivided parameter, except at its end. Their blocks would depend on the number
+// of parts. All parts are checked, so every rank gets the same status.
+absl::Status ExpectWholeBlocks(const Parameter& parameter, int64_t block_numel);
 
 // A rank's memory, and the bytes that its collectives send (CollectiveBytes).
 struct ShardingStats {
@@ -153,8 +160,7 @@ class Sharding {
   absl::Status CreateView(const UnitAxes& axes, bool owners_over_groups);
   // Returns, for each unit, the axes over which Parameter::part divides its parameters: none or
   // one.
-  absl::StatusOr<std::vector<Mesh::Axes>> PartAxes(const std::vector<UnitSpec>& units,
-                                                   const ShardingOptions& options) const;
+  absl::StatusOr<std::vector<Mesh::Axes>> PartAxes(const std::vector<UnitSpec>& units) const;
   absl::Status CreateStatisticsGroup(const std::vector<Mesh::Axes>& part_axes);
   // Sets the pieces of each parameter that `parts` returns, by `reader`.
   using PartsOf =

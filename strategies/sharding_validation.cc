@@ -12,6 +12,8 @@
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/tensor/parameter.h"
+#include "zeroth/core/tensor/parameter_part.h"
+#include "zeroth/core/tensor/shape.h"
 #include "zeroth/strategies/mixed_precision.h"
 #include "zeroth/strategies/sharding.h"
 
@@ -76,21 +78,6 @@ absl::Status ExpectTreeOverRanks(int data_parallel_size) {
       data_parallel_size, " ranks; expected a power of two");
 }
 
-// Checks that the blocks of this rank's part of a parameter are blocks of the undivided parameter.
-absl::Status ExpectWholeBlocks(const Parameter& parameter, int64_t block) {
-  if (block == 1 || !parameter.requires_grad()) return absl::OkStatus();
-  for (const ElementRun& run : parameter.GlobalRuns(0, parameter.numel())) {
-    const bool ends = run.global_begin + run.numel == parameter.global_numel();
-    if (run.global_begin % block == 0 && (ends || run.numel % block == 0)) continue;
-    return InvalidArgument(
-        "parameter '", parameter.name(), "' is divided between elements ", run.global_begin,
-        " and ", run.global_begin + run.numel, " of ", parameter.global_shape().ToString(),
-        ", but the optimizer keeps something for each ", block,
-        " elements; divide it at multiples of these, or use fp32 or bf16 optimizer state");
-  }
-  return absl::OkStatus();
-}
-
 absl::Status ValidateUnit(const ShardingOptions& options, const UnitSpec& unit,
                           const StrategyCapabilities& supported) {
   if (unit.layout.value_or(options.layout) == LayoutKind::kRows && options.block_numel > 1) {
@@ -120,8 +107,31 @@ absl::Status ValidateUnit(const ShardingOptions& options, const UnitSpec& unit,
 
 }  // namespace
 
-absl::StatusOr<std::vector<Mesh::Axes>> Sharding::PartAxes(const std::vector<UnitSpec>& units,
-                                                           const ShardingOptions& options) const {
+absl::Status ExpectWholeBlocks(const Parameter& parameter, int64_t block_numel) {
+  if (!parameter.part().has_value()) return absl::OkStatus();
+  const Shape& global = parameter.global_shape();
+  ParameterPart part = *parameter.part();
+  for (part.index = 0; part.index < part.count; ++part.index) {
+    ZEROTH_ASSIGN_OR_RETURN(const Shape shape, ShapeOfPart(global, part));
+    for (const ElementRun& run : RunsOfPart(global, part, 0, shape.numel())) {
+      const int64_t end = run.global_begin + run.numel;
+      if (run.global_begin % block_numel == 0 &&
+          (end % block_numel == 0 || end == global.numel())) {
+        continue;
+      }
+      return InvalidArgument("parameter '", parameter.name(), "' of shape ", global.ToString(),
+                             " is divided over '", part.axis, "' into ", part.count,
+                             " parts, of which part ", part.index, " has elements ",
+                             run.global_begin, " to ", end, "; expected multiples of ", block_numel,
+                             ": divide it otherwise, or choose a type of the optimizer's state "
+                             "that has no blocks, as fp32");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<Mesh::Axes>> Sharding::PartAxes(
+    const std::vector<UnitSpec>& units) const {
   std::vector<Mesh::Axes> part_axes;
   for (const UnitSpec& unit : units) {
     Mesh::Axes& of_unit = part_axes.emplace_back();
@@ -147,7 +157,6 @@ absl::StatusOr<std::vector<Mesh::Axes>> Sharding::PartAxes(const std::vector<Uni
                                "' over another axis; put them into a separate unit");
       }
       of_unit = axes;
-      ZEROTH_RETURN_IF_ERROR(ExpectWholeBlocks(*parameter, options.block_numel));
     }
   }
   return part_axes;

@@ -184,12 +184,39 @@ TEST(TrainingStateTest, AThawedParameterBeginsWithZeroMoments) {
       absl::OkStatus());
 }
 
+// Parameters of several blocks, whose ends are not whole, and of none.
+std::vector<ToyUnit> UnitsOfBlocks() {
+  std::vector<ToyUnit> units = AwkwardUnits();
+  units.push_back({"large", {Shape({37, 41}), Shape({128}), Shape({129}), Shape({1000})}});
+  return units;
+}
+
+// The limit between the parameters "large.1" and "large.2" of UnitsOfBlocks.
+constexpr int64_t kSmallNumel = 129;
+
+// As a spread with 8-bit moments, but of parameters below kSmallNumel in fp32.
+Spread WithSmallInFloat(Spread spread) {
+  spread.state_dtype = DType::kUInt8;
+  spread.min_8bit_numel = kSmallNumel;
+  return spread;
+}
+
+bool IsSmall(const std::string& parameter) {
+  for (const ToyUnit& unit : UnitsOfBlocks()) {
+    for (size_t i = 0; i < unit.shapes.size(); ++i) {
+      if (absl::StrCat(unit.name, ".", i) == parameter) {
+        return unit.shapes[i].numel() < kSmallNumel;
+      }
+    }
+  }
+  ADD_FAILURE() << "no parameter '" << parameter << "'";
+  return false;
+}
+
 TEST(TrainingStateTest, CodesAndTheirScalesTravelAsTheyAre) {
   std::vector<Spread> spreads = AllSpreads();
   for (Spread& spread : spreads) spread.state_dtype = DType::kUInt8;
-  // Parameters of several blocks, whose ends are not whole.
-  std::vector<ToyUnit> units = AwkwardUnits();
-  units.push_back({"large", {Shape({37, 41}), Shape({128}), Shape({129}), Shape({1000})}});
+  const std::vector<ToyUnit> units = UnitsOfBlocks();
   for (const Spread& from : spreads) {
     const TemporaryDirectory dir;
     ASSERT_EQ(SaveState(dir.path(), from, units), absl::OkStatus()) << from.name();
@@ -200,11 +227,21 @@ TEST(TrainingStateTest, CodesAndTheirScalesTravelAsTheyAre) {
   }
 }
 
-// Parameters of several blocks, whose ends are not whole, and of none.
-std::vector<ToyUnit> UnitsOfBlocks() {
-  std::vector<ToyUnit> units = AwkwardUnits();
-  units.push_back({"large", {Shape({37, 41}), Shape({128}), Shape({129}), Shape({1000})}});
-  return units;
+// Between large parameters in codes, "large.1" of 128 elements and others have numbers.
+TEST(TrainingStateTest, NumbersOfSmallParametersTravelBesideCodes) {
+  std::vector<Spread> spreads = {{"no_shard", 1},          {"full_shard", 2},
+                                 {"full_shard", 3},        {"hybrid_shard", 4, 2},
+                                 testing::OverWorld(4, 2), {"no_shard", 4}};
+  spreads[1].offload = true;
+  for (Spread& spread : spreads) spread = WithSmallInFloat(spread);
+  for (const Spread& from : spreads) {
+    const TemporaryDirectory dir;
+    ASSERT_EQ(SaveState(dir.path(), from, UnitsOfBlocks()), absl::OkStatus()) << from.name();
+    for (const Spread& to : spreads) {
+      EXPECT_EQ(LoadAndCheck(dir.path(), to, UnitsOfBlocks()), absl::OkStatus())
+          << "from " << from.name() << " to " << to.name();
+    }
+  }
 }
 
 using Visit = std::function<void(const std::string& parameter, const std::string& state,
@@ -239,6 +276,15 @@ float FloatFrom(absl::Span<const uint8_t> bytes) {
   return value;
 }
 
+// The moment that Fill(1) wrote as a code and as its block's scale.
+float DecodedMoment(const std::string& parameter, const std::string& state, int64_t element) {
+  const float value = testing::ElementOf(parameter, state, element, 1);
+  const auto code = static_cast<uint8_t>(std::bit_cast<uint32_t>(value));
+  const float scale = testing::ElementOf(parameter, state + "_scale", element / kMomentBlock, 1);
+  return state == "m" ? DecodeMoment<FirstMomentCode>(code, scale)
+                      : DecodeMoment<SecondMomentCode>(code, scale);
+}
+
 TEST(TrainingStateTest, CodesBecomeTheNumbersThatTheyStandFor) {
   for (const Spread& from : {Spread{"full_shard", 2}, Spread{"no_shard", 1}}) {
     const TemporaryDirectory dir;
@@ -252,12 +298,7 @@ TEST(TrainingStateTest, CodesBecomeTheNumbersThatTheyStandFor) {
               absl::Span<uint8_t> bytes) {
             float expected = testing::ElementOf(parameter, state, element, 1);
             if (state != "param") {
-              // The values that Fill wrote as a code and as its block's scale.
-              const auto code = static_cast<uint8_t>(std::bit_cast<uint32_t>(expected));
-              const float scale =
-                  testing::ElementOf(parameter, state + "_scale", element / kMomentBlock, 1);
-              expected = state == "m" ? DecodeMoment<FirstMomentCode>(code, scale)
-                                      : DecodeMoment<SecondMomentCode>(code, scale);
+              expected = DecodedMoment(parameter, state, element);
               ++moments;
             }
             EXPECT_EQ(std::bit_cast<uint32_t>(FloatFrom(bytes)), std::bit_cast<uint32_t>(expected))
@@ -265,6 +306,44 @@ TEST(TrainingStateTest, CodesBecomeTheNumbersThatTheyStandFor) {
           });
       ASSERT_EQ(status, absl::OkStatus());
       EXPECT_GT(moments, 2000);
+    }
+  }
+}
+
+// Older versions have written codes for small parameters, too.
+TEST(TrainingStateTest, OnlyCodesOfSmallParametersBecomeNumbers) {
+  for (const Spread& from : {Spread{"full_shard", 2}, Spread{"no_shard", 1}}) {
+    const TemporaryDirectory dir;
+    ASSERT_EQ(SaveState(dir.path(), WithState(from, DType::kUInt8), UnitsOfBlocks()),
+              absl::OkStatus());
+    for (const Spread& to : {Spread{"full_shard", 3}, Spread{"shard_optimizer", 2}}) {
+      int numbers = 0;
+      int codes = 0;
+      int scales = 0;
+      const absl::Status status =
+          LoadAndVisit(dir.path(), WithSmallInFloat(to),
+                       [&](const std::string& parameter, const std::string& state, int64_t element,
+                           absl::Span<uint8_t> bytes) {
+                         float expected = testing::ElementOf(parameter, state, element, 1);
+                         const bool is_moment = state == "m" || state == "v";
+                         if (is_moment && IsSmall(parameter)) {
+                           expected = DecodedMoment(parameter, state, element);
+                           ++numbers;
+                           EXPECT_EQ(bytes.size(), sizeof(float)) << state << " of " << parameter;
+                         } else if (is_moment) {
+                           ++codes;
+                           EXPECT_EQ(bytes.size(), 1u) << state << " of " << parameter;
+                         } else if (state != "param") {
+                           ++scales;
+                           EXPECT_FALSE(IsSmall(parameter)) << state << " of " << parameter;
+                         }
+                         EXPECT_EQ(std::memcmp(bytes.data(), &expected, bytes.size()), 0)
+                             << state << " of " << parameter << ", element " << element;
+                       });
+      ASSERT_EQ(status, absl::OkStatus());
+      EXPECT_GT(numbers, 600);
+      EXPECT_GT(codes, 5000);
+      EXPECT_GT(scales, 40);
     }
   }
 }
@@ -301,16 +380,18 @@ TEST(TrainingStateTest, NumbersBecomeCodesBlockByBlock) {
   ASSERT_EQ(SaveMoments(dir.path(), {"full_shard", 3}), absl::OkStatus());
   using Element = std::tuple<std::string, std::string, int64_t>;
   std::map<Element, std::vector<uint8_t>> first;
-  for (const Spread& to : {Spread{"no_shard", 1}, Spread{"full_shard", 2}, Spread{"full_shard", 4},
-                           Spread{"hybrid_shard", 4, 2}}) {
+  const auto load = [&](const Spread& to, std::map<Element, std::vector<uint8_t>>& elements) {
+    return LoadAndVisit(dir.path(), to,
+                        [&](const std::string& parameter, const std::string& state, int64_t element,
+                            absl::Span<uint8_t> bytes) {
+                          elements[{parameter, state, element}].assign(bytes.begin(), bytes.end());
+                        });
+  };
+  const std::vector<Spread> spreads = {
+      {"no_shard", 1}, {"full_shard", 2}, {"full_shard", 4}, {"hybrid_shard", 4, 2}};
+  for (const Spread& to : spreads) {
     std::map<Element, std::vector<uint8_t>> elements;
-    const absl::Status status =
-        LoadAndVisit(dir.path(), WithState(to, DType::kUInt8),
-                     [&](const std::string& parameter, const std::string& state, int64_t element,
-                         absl::Span<uint8_t> bytes) {
-                       elements[{parameter, state, element}].assign(bytes.begin(), bytes.end());
-                     });
-    ASSERT_EQ(status, absl::OkStatus());
+    ASSERT_EQ(load(WithState(to, DType::kUInt8), elements), absl::OkStatus());
     for (const auto& [element, bytes] : elements) {
       const auto& [parameter, state, place] = element;
       if (state != "m" && state != "v") continue;
@@ -329,6 +410,21 @@ TEST(TrainingStateTest, NumbersBecomeCodesBlockByBlock) {
     EXPECT_TRUE(elements == first) << to.name();
   }
   EXPECT_GT(first.size(), 4000u);
+  // The same codes where small parameters keep their numbers.
+  for (const Spread& to : spreads) {
+    std::map<Element, std::vector<uint8_t>> elements;
+    ASSERT_EQ(load(WithSmallInFloat(to), elements), absl::OkStatus());
+    for (const auto& [element, bytes] : elements) {
+      const auto& [parameter, state, place] = element;
+      if (state == "param" || !IsSmall(parameter)) {
+        EXPECT_EQ(bytes, first.at(element)) << state << " of " << parameter << ", " << place;
+        continue;
+      }
+      ASSERT_EQ(bytes.size(), sizeof(float)) << state << " of " << parameter;
+      EXPECT_EQ(FloatFrom(bytes), MomentOf(parameter, state, place))
+          << state << " of " << parameter << ", " << place;
+    }
+  }
 }
 
 // And back again: the value of a code encodes to that code.

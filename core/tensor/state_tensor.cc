@@ -59,9 +59,19 @@ absl::StatusOr<StateTensor> StateTensor::Offloaded(OffloadStore& store, int64_t 
 
 StateTensor StateTensor::As(DType dtype) const {
   ZEROTH_CHECK(is_offloaded());
+  ZEROTH_CHECK(begin_ == 0);  // elements of another size begin elsewhere
   ZEROTH_CHECK(numel_ * ElementBytes(dtype) <= region_->bytes());
   StateTensor view = *this;
   view.dtype_ = dtype;
+  return view;
+}
+
+StateTensor StateTensor::View(int64_t begin, int64_t numel) const {
+  ZEROTH_CHECK(begin >= 0 && numel >= 0 && numel <= numel_ && begin <= numel_ - numel);
+  if (!is_offloaded()) return tensor_.View(begin, Shape({numel}));
+  StateTensor view = *this;
+  view.begin_ += begin;
+  view.numel_ = numel;
   return view;
 }
 
@@ -69,7 +79,7 @@ int64_t StateTensor::Offset(int64_t begin, const Tensor& other) const {
   ZEROTH_CHECK(defined());
   ZEROTH_CHECK(other.dtype() == dtype_);
   ZEROTH_CHECK(begin >= 0 && begin <= numel_ && other.numel() <= numel_ - begin);
-  return begin * ElementBytes(dtype_);
+  return (begin_ + begin) * ElementBytes(dtype_);
 }
 
 absl::Status StateTensor::Read(int64_t begin, const Tensor& dst, Stream& stream) const {

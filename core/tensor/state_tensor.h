@@ -37,8 +37,10 @@ class StateTensor {
   // The tensor; undefined if the state is offloaded.
   const Tensor& tensor() const { return tensor_; }
   // Views the bytes of offloaded state as the same number of elements of another type. Aborts if
-  // the region is too small for them.
+  // the region is too small for them, or for a View that does not begin with it.
   StateTensor As(DType dtype) const;
+  // Views the elements [begin, begin + numel). Aborts unless they lie inside.
+  StateTensor View(int64_t begin, int64_t numel) const;
 
   // Read or write the elements [begin, begin + the tensor's numel), as work of `stream`. Abort
   // unless they lie inside and the types are equal.
@@ -52,6 +54,7 @@ class StateTensor {
 
   Tensor tensor_;
   std::shared_ptr<OffloadRegion> region_;
+  int64_t begin_ = 0;  // in the region
   int64_t numel_ = 0;
   DType dtype_ = DType::kFloat32;
 };

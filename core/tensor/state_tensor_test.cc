@@ -60,6 +60,17 @@ TEST_P(StateTensorTest, TwoOfThemShareNothing) {
   EXPECT_EQ(ToHost(second, 0, 3), (std::vector<float>{4, 5, 6}));
 }
 
+TEST_P(StateTensorTest, AViewOfAViewSharesTheBytes) {
+  const StateTensor state = Make(5);
+  ASSERT_TRUE(state.Write(0, Values({1, 2, 3, 4, 5}), stream()).ok());
+  const StateTensor view = state.View(1, 4).View(1, 2);
+  EXPECT_EQ(view.numel(), 2);
+  EXPECT_EQ(view.is_offloaded(), state.is_offloaded());
+  EXPECT_EQ(ToHost(view, 0, 2), (std::vector<float>{3, 4}));
+  ASSERT_TRUE(view.Write(1, Values({9}), stream()).ok());
+  EXPECT_EQ(ToHost(state, 0, 5), (std::vector<float>{1, 2, 3, 9, 5}));
+}
+
 INSTANTIATE_TEST_SUITE_P(Where, StateTensorTest, testing::Bool(), [](const auto& instance) {
   return instance.param ? "offloaded" : "in_memory";
 });
@@ -73,6 +84,8 @@ TEST_P(StateTensorDeathTest, RangesAndTypesThatDoNotFitAreBugs) {
   EXPECT_DEATH(state.Read(-1, two, stream()).IgnoreError(), "");
   const Tensor other = two.ViewAs(0, Shape({2}), DType::kInt32);
   EXPECT_DEATH(state.Read(0, other, stream()).IgnoreError(), "");
+  EXPECT_DEATH(state.View(2, 2), "");
+  EXPECT_DEATH(state.View(1, 2).Write(1, two, stream()).IgnoreError(), "");
 }
 
 INSTANTIATE_TEST_SUITE_P(Where, StateTensorDeathTest, testing::Bool());
@@ -87,6 +100,8 @@ TEST(StateTensorTest, BytesAreReusedForASmallerTypeAndBack) {
   EXPECT_EQ(small.As(DType::kFloat32).dtype(), DType::kFloat32);
   const StateTensor exact = *StateTensor::Offloaded(*store, 4, DType::kBFloat16);
   EXPECT_DEATH(exact.As(DType::kFloat32), "");
+  EXPECT_EQ(large.View(0, 3).As(DType::kBFloat16).numel(), 3);
+  EXPECT_DEATH(large.View(1, 3).As(DType::kBFloat16), "");
 }
 
 TEST(StateTensorTest, MoreElementsThanThereAreBytesAreRefused) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 
 #include "absl/status/status.h"
 
@@ -72,6 +73,7 @@ absl::StatusOr<StateBytes> PredictStateBytes(const ModelNumel& model,
                      (model.replicated / (replicated_spans ? options.world_size : 1)) +
                      (model.sharded_over_all / options.world_size);
   const double own_trained = own - (model.frozen / owners);
+  const double own_small = options.moment_dtype == DType::kUInt8 ? model.small / owners : 0;
   const double own_matrices = options.muon ? model.matrices / owners : 0;
   const double group_part =
       (spans ? by_strategy / shards : 0) + (replicated_spans ? model.replicated : 0);
@@ -86,8 +88,8 @@ absl::StatusOr<StateBytes> PredictStateBytes(const ModelNumel& model,
   (offload.parameters ? bytes.offloaded : bytes.parameters) +=
       (Bytes(options.precision.master_dtype) * own) + (model.packed_bytes / owners);
   (offload.optimizer ? bytes.offloaded : bytes.optimizer) +=
-      MomentBytes(options.moment_dtype) * (own_trained - own_matrices) +
-      Bytes(DType::kFloat32) * own_matrices;
+      MomentBytes(options.moment_dtype) * (own_trained - own_matrices - own_small) +
+      MomentBytes(DType::kFloat32) * own_small + Bytes(DType::kFloat32) * own_matrices;
 
   const bool shares_buffers =
       options.strategy == "full_shard" || options.strategy == "hybrid_shard";
@@ -155,20 +157,21 @@ absl::StatusOr<StateBytes> PredictStateBytes(const ModelNumel& model,
                         : in_turns);
   }
 
-  const auto chunk_of = [&](double root, double block, double nested) {
-    return std::min(static_cast<double>(offload.chunk_numel),
-                    std::max({root, block, nested}) / owners);
+  const auto chunk_of = [&](std::initializer_list<double> segments) {
+    return std::min(static_cast<double>(offload.chunk_numel), std::max(segments) / owners);
   };
+  const double root = model.root - model.frozen_root;
+  const double block = model.block - model.frozen_block;
+  const double nested = model.nested - model.frozen_nested;
   const double update = (offload.parameters ? Bytes(options.precision.master_dtype) : 0) +
                         (offload.gradients ? shard_gradient : 0) +
                         (offload.optimizer ? MomentBytes(options.moment_dtype) : 0);
-  bytes.offload_staging = StatePasses::kSlots * update *
-                          chunk_of(model.root - model.frozen_root, model.block - model.frozen_block,
-                                   model.nested - model.frozen_nested);
+  bytes.offload_staging = StatePasses::kSlots * update * chunk_of({root, block, nested});
   if (offload.parameters && !options.precision.computes_in_masters()) {
-    // Gathers round offloaded shards through staging.
+    // Gathers round offloaded shards through staging, a segment at a time.
     bytes.offload_staging +=
-        Bytes(DType::kFloat32) * chunk_of(model.root, model.block, model.nested);
+        Bytes(DType::kFloat32) *
+        chunk_of({root, block, nested, model.frozen_root, model.frozen_block, model.frozen_nested});
   }
   return bytes;
 }

@@ -23,6 +23,9 @@ struct ModelNumel {
   double root = 0;      // of the root unit
   double block = 0;     // of a block, the largest other unit, without `nested`
   double matrices = 0;  // of the matrices that Muon updates, if it is the optimizer
+  // In trained parameters below AdamWOptions::min_8bit_numel. Not with replicated or
+  // sharded_over_all, nor if `matrices` has such parameters.
+  double small = 0;
   // The part of `total` in units that UnitSpec::axes replicates over all ranks, or shards over all
   // ranks. `root` and `block` count replicated units only if these are gathered: to another type,
   // or from a store.

@@ -48,10 +48,10 @@ RESULTS = {
     },
     "adapter": {
         "none": "",
-        "lora": "--lora_rank=4 --lora_export=both",
-        "rslora with dropout": "--lora_rank=4 --lora_export=both --lora_rslora --lora_dropout=0.2 "
+        "lora": "--lora_rank=24 --lora_export=both",
+        "rslora with dropout": "--lora_rank=24 --lora_export=both --lora_rslora --lora_dropout=0.2 "
                                "--lora_targets=all_but_experts",
-        "dora": "--lora_rank=4 --lora_export=both --lora_dora --lora_targets=all_but_experts",
+        "dora": "--lora_rank=24 --lora_export=both --lora_dora --lora_targets=all_but_experts",
     },
     "base": {
         "fp32": "",
@@ -102,7 +102,8 @@ MEANINGS = {
                  "other weights: its top-k tokens (`--teacher_topk`), or its whole vocabulary "
                  "(`--teacher`) by `--distill_divergence`; the others on preference pairs, ipo "
                  "with `--reference=cached`, dpo and kto with the reference that auto chooses",
-    "adapter": "of rank 4; dropout of 0.2; only lora has adapters on experts",
+    "adapter": "of rank 24, so that with 8-bit adamw some adapters have codes and others, of fewer "
+               "than 4096 elements, fp32 moments; dropout of 0.2; only lora has adapters on experts",
     "base": "`--param_dtype` and `--reduce_dtype`, or `--base_dtype` under fp32; gguf: a file in "
             "Q8_0; mxfp4: a directory of gpt_oss as published",
     "optimizer": "bf16 and 8-bit: the type of the moments",
@@ -131,9 +132,6 @@ REFUSALS = [
     ({"optimizer": ("8-bit adamw",), "layout": ("rows",)},
      "8-bit moments share scales in blocks, which rows would divide",
      "8-bit moments share scales in blocks, which rows would divide"),
-    ({"optimizer": ("8-bit adamw",), "model": ("gpt_oss",), "adapter": ("none",), "tensor": ("2",)},
-     "keeps something for each 128 elements",
-     "a tensor rank has fewer attention sinks (one a head) than the 128 elements that share a scale"),
     ({"objective": PAIRS, "attention within": ("sequence",)}, "must not attend to each other",
      "the answers of a pair lie in one sequence, and must not attend to each other"),
     ({"objective": ("distill top-k",), "attention within": ("sequence",)},
@@ -408,14 +406,14 @@ def markdown():
         *table([" with ".join(said(*each) for each in values.items()), why, f"… {text} …"]
                for values, text, why in REFUSALS),
         "",
-        "In general, 8-bit moments need each tensor rank's part of a parameter to begin at a multiple "
-        "of 128 elements, and nf4 needs",
-        "blocks of 64 in each rank's rows; [parallelism.md](parallelism.md) and "
-        "[fine_tuning.md](fine_tuning.md) say so. DoRA and",
-        "dropout leave [experts](fine_tuning.md#experts) out. LoRA on gpt-oss's experts is exported "
-        "merged only, since PEFT has no",
-        "layer for them: `--lora_export=adapter` and `both` are refused, and its cells run with "
-        "`merged`.",
+        "In general, 8-bit moments need each tensor rank's part of a parameter of 4096 elements or "
+        "more to begin at a multiple of 128,",
+        "and nf4 needs blocks of 64 in each rank's rows; [parallelism.md](parallelism.md) and "
+        "[fine_tuning.md](fine_tuning.md) say so.",
+        "DoRA and dropout leave [experts](fine_tuning.md#experts) out. LoRA on gpt-oss's experts is "
+        "exported merged only, since PEFT",
+        "has no layer for them: `--lora_export=adapter` and `both` are refused, and its cells run "
+        "with `merged`.",
         "",
         "## Cells",
         "",

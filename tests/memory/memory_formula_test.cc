@@ -40,24 +40,43 @@ constexpr char kQ4K[] = "llama_q4_k";
 constexpr char kMixture[] = "qwen3_moe";
 constexpr char kWideMixture[] = "qwen3_moe_wide";
 constexpr char kMixtureNf4[] = "qwen3_moe_nf4";
+// Mixtures with LoRA: gather buffers have l <= L / 8 and gradient buffers not, and the reverse.
+constexpr char kLoraMixture[] = "qwen3_moe_lora";
+constexpr char kThinLoraMixture[] = "qwen3_moe_thin_lora";
 
 bool IsPacked(const std::string& model) {
   return model == kNf4 || model == kQ4K || model == kMixtureNf4;
 }
 bool IsMixture(const std::string& model) {
-  return model == kMixture || model == kWideMixture || model == kMixtureNf4;
+  return model == kMixture || model == kWideMixture || model == kMixtureNf4 ||
+         model == kLoraMixture || model == kThinLoraMixture;
+}
+bool HasAdapters(const std::string& model) {
+  return IsPacked(model) || model == kLoraMixture || model == kThinLoraMixture;
+}
+int ExpertCount(const std::string& model) {
+  if (model == kMixture) return 16;
+  if (model == kLoraMixture) return 9;
+  return model == kThinLoraMixture ? 32 : 2;
 }
 
 // The preset, or "small": the same model, a twentieth of the size.
 absl::StatusOr<nlohmann::json> ModelConfig(const std::string& model) {
   if (IsMixture(model)) {
     ZEROTH_ASSIGN_OR_RETURN(nlohmann::json config, PresetConfig("qwen3_30b_a3b"));
-    const int experts = model == kMixture ? 16 : 2;
+    const int experts = ExpertCount(model);
     const std::pair<const char*, int> sizes[] = {
-        {"vocab_size", 1024},           {"hidden_size", 128},           {"num_hidden_layers", 3},
-        {"num_attention_heads", 4},     {"num_key_value_heads", 2},     {"head_dim", 32},
-        {"num_experts", experts},       {"num_local_experts", experts}, {"num_experts_per_tok", 2},
-        {"moe_intermediate_size", 128}, {"max_position_embeddings", 64}};
+        {"vocab_size", 1024},
+        {"hidden_size", 128},
+        {"num_hidden_layers", 3},
+        {"num_attention_heads", 4},
+        {"num_key_value_heads", 2},
+        {"head_dim", 32},
+        {"num_experts", experts},
+        {"num_local_experts", experts},
+        {"num_experts_per_tok", 2},
+        {"moe_intermediate_size", model == kThinLoraMixture ? 16 : 128},
+        {"max_position_embeddings", 64}};
     for (const auto& [key, size] : sizes) config[key] = size;
     return config;
   }
@@ -82,7 +101,7 @@ absl::StatusOr<nlohmann::json> ModelConfig(const std::string& model) {
 absl::StatusOr<std::unique_ptr<LanguageModel>> MakeModel(const std::string& name) {
   ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json config, ModelConfig(name));
   ModelOptions options;
-  if (IsPacked(name)) options.lora.rank = 16;
+  if (HasAdapters(name)) options.lora.rank = 16;
   if (name == kNf4 || name == kMixtureNf4) options.lora.base_format = PackedFormat::kNf4;
   for (int layer = 0; name == kQ4K && layer < 6; ++layer) {
     for (const char* weight : {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj",
@@ -110,6 +129,7 @@ absl::StatusOr<ModelNumel> CountParameters(const std::string& name) {
       continue;
     }
     sizes.total += numel;
+    if (frozen == 0 && numel < kMin8bitNumel) sizes.small += numel;
     sizes.frozen += frozen;
     if (in_first) (nested ? sizes.nested : sizes.block) += numel;
     if (in_first) (nested ? sizes.frozen_nested : sizes.frozen_block) += frozen;
@@ -140,6 +160,9 @@ absl::Status TrainRank(const std::string& name, const Case& test_case, Communica
   options.optimizer_options.state_dtype = test_case.moment_dtype;
   if (test_case.muon) options.optimizer = "muon";
   options.sync_every_micro_batch = test_case.sync_every_micro_batch;
+  if (test_case.sums_in_tree) {
+    options.deterministic_batch = test_case.micro_batches * test_case.world_size;
+  }
   ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> trainer,
                           Trainer::Create(world, *device, std::move(model), options));
   device->allocator().ResetPeaks();
@@ -343,6 +366,7 @@ std::string CaseName(const testing::TestParamInfo<NamedCase>& instance) {
   if (test_case.micro_batches > 1) {
     absl::StrAppend(&name, "_micro_", test_case.sync_every_micro_batch ? "every" : "last");
   }
+  if (test_case.sums_in_tree) absl::StrAppend(&name, "_tree", test_case.micro_batches);
   if (!test_case.reshard_after_forward) absl::StrAppend(&name, "_kept");
   if (test_case.post_forward_shard_size > 0) {
     absl::StrAppend(&name, "_post_forward", test_case.post_forward_shard_size);
@@ -371,10 +395,24 @@ std::vector<Case> PackedCases() {
     cases.push_back(Of(strategy, 4));
     cases.push_back(Of(strategy, 4, low));
   }
+  for (const char* strategy : {"full_shard", "shard_optimizer"}) {
+    for (const bool sync_every : {true, false}) {
+      cases.push_back(Of(strategy, 2, low));
+      cases.back().micro_batches = 2;
+      cases.back().sync_every_micro_batch = sync_every;
+    }
+  }
   for (const bool sync_every : {true, false}) {
-    cases.push_back(Of("full_shard", 2, low));
+    cases.push_back(InGroupsOf(1, Offloading(Of("shard_grad_op", 4, low), "pgo")));
     cases.back().micro_batches = 2;
     cases.back().sync_every_micro_batch = sync_every;
+  }
+  for (const char* strategy : {"no_shard", "full_shard"}) {
+    for (const int64_t micro_batches : {2, 8}) {
+      cases.push_back(Of(strategy, 2, low));
+      cases.back().micro_batches = micro_batches;
+      cases.back().sums_in_tree = true;
+    }
   }
   cases.push_back(Of("full_shard", 4, low));
   cases.back().reshard_after_forward = false;
@@ -391,13 +429,10 @@ std::vector<Case> MixtureCases() {
   cases.push_back(Of("full_shard", 4, low));
   cases.back().post_forward_shard_size = 2;
   for (const bool sync_every : {true, false}) {
-    cases.push_back(Of("shard_optimizer", 2, low));
+    cases.push_back(Offloading(Of("shard_optimizer", 2, low), "pgo"));
     cases.back().micro_batches = 2;
     cases.back().sync_every_micro_batch = sync_every;
-    cases.push_back(Offloading(cases.back(), "pgo"));
   }
-  cases.push_back(InGroupsOf(1, Offloading(Of("shard_grad_op", 4, low), "pgo")));
-  cases.back().micro_batches = 2;
   cases.push_back(Of("no_shard", 2, low));
   cases.back().micro_batches = 2;
   Case over_world = Of("hybrid_shard", 2, low);
@@ -411,6 +446,10 @@ INSTANTIATE_TEST_SUITE_P(Mixture, MemoryFormulaTest,
                          testing::ValuesIn(ForModel(kMixture, MixtureCases())), CaseName);
 INSTANTIATE_TEST_SUITE_P(WideMixture, MemoryFormulaTest,
                          testing::ValuesIn(ForModel(kWideMixture, MixtureCases())), CaseName);
+INSTANTIATE_TEST_SUITE_P(LoraMixture, MemoryFormulaTest,
+                         testing::ValuesIn(ForModel(kLoraMixture, MixtureCases())), CaseName);
+INSTANTIATE_TEST_SUITE_P(ThinLoraMixture, MemoryFormulaTest,
+                         testing::ValuesIn(ForModel(kThinLoraMixture, MixtureCases())), CaseName);
 INSTANTIATE_TEST_SUITE_P(MixtureNf4, MemoryFormulaTest,
                          testing::ValuesIn(ForModel(kMixtureNf4, PackedCases())), CaseName);
 INSTANTIATE_TEST_SUITE_P(Nf4, MemoryFormulaTest, testing::ValuesIn(ForModel(kNf4, PackedCases())),

@@ -162,6 +162,8 @@ TrainerOptions MakeOptions(const RunSetup& setup, const nlohmann::json& expected
   options.optimizer_options.eps = expected["eps"].get<double>();
   options.optimizer_options.weight_decay = expected["weight_decay"].get<double>();
   options.optimizer_options.state_dtype = setup.state_dtype;
+  // Tiny models have 8-bit moments, too.
+  options.optimizer_options.min_8bit_numel = 0;
   options.optimizer_options.lr = expected["lr"].get<double>();
   options.optimizer = setup.optimizer;
   options.clip_grad_norm = expected["clip"].get<double>();

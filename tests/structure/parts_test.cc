@@ -230,30 +230,24 @@ TEST(PartsTest, PartsThatDoNotFitTheMeshAreRefused) {
   struct Case {
     ParameterPart part;
     std::vector<MeshAxis> inner_axes;
-    int64_t block_numel;
     const char* words;
   };
   const std::vector<Case> cases = {
-      {{"experts", 0, 0, 1}, {{kTensorAxis, 1}}, 1, "unknown axis 'experts'"},
-      {{kShardAxis, 0, 0, 1}, {}, 1, "over which units are"},
+      {{"experts", 0, 0, 1}, {{kTensorAxis, 1}}, "unknown axis 'experts'"},
+      {{kShardAxis, 0, 0, 1}, {}, "over which units are"},
       {{kTensorAxis, 0, 0, 2},
        {{kTensorAxis, 1}},
-       1,
        "this is part 0 of 2, but this rank is 0 of 1 on that axis"},
-      {{kTensorAxis, 0, 0, 1}, {{kTensorAxis, 3}}, 1, "3 ranks, which do not divide the 2"},
-      {{kTensorAxis, 1, 0, 2}, {{kTensorAxis, 2}}, 4, "something for each 4 elements"},
+      {{kTensorAxis, 0, 0, 1}, {{kTensorAxis, 3}}, "3 ranks, which do not divide the 2"},
   };
   for (const Case& c : cases) {
     RunOptions options;
     options.launch.world_size = 2;
     const absl::Status status = RunRanks(options, [&](Rank& rank) -> absl::Status {
       Parameter parameter("weight", Shape({6, 6}));
-      ParameterPart part = c.part;
-      if (c.block_numel > 1) part.index = rank.index();
-      ZEROTH_RETURN_IF_ERROR(parameter.Divide(part));
+      ZEROTH_RETURN_IF_ERROR(parameter.Divide(c.part));
       ShardingOptions sharding;
       sharding.inner_axes = c.inner_axes;
-      sharding.block_numel = c.block_numel;
       const absl::Status refused = FullyShard(rank, {{"unit", {&parameter}}}, sharding).status();
       EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
       EXPECT_TRUE(absl::StrContains(refused.message(), c.words)) << refused;
@@ -261,6 +255,69 @@ TEST(PartsTest, PartsThatDoNotFitTheMeshAreRefused) {
     });
     EXPECT_TRUE(status.ok()) << status;
   }
+}
+
+// Parts that end within a block of 8-bit moments have moments in fp32, or are refused.
+TEST(PartsTest, PartsThatCutBlocksNeedFloat32Moments) {
+  RunOptions options;
+  options.launch.world_size = 2;
+  const absl::Status status = RunRanks(options, [&](Rank& rank) -> absl::Status {
+    Parameter sinks("sinks", Shape({64}));
+    Parameter rows("rows", Shape({4, 128}));
+    for (Parameter* parameter : {&sinks, &rows}) {
+      ZEROTH_RETURN_IF_ERROR(parameter->Divide({kTensorAxis, 0, rank.index(), 2}));
+    }
+    ShardingOptions sharding;
+    sharding.inner_axes = {{kTensorAxis, 2}};
+    sharding.block_numel = RequiredBlockNumel(DType::kUInt8);
+    ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<ShardedModule> sharded,
+                            FullyShard(rank, {{"unit", {&sinks, &rows}}}, sharding));
+    AdamWOptions adamw{.state_dtype = DType::kUInt8, .min_8bit_numel = 64};
+    const absl::Status refused = AdamW::Create(*sharded, adamw).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
+    for (const char* words : {"AdamW: 8-bit moments", "'sinks' of shape [64]",
+                              "part 0 has elements 0 to 32; expected multiples of 128"}) {
+      EXPECT_TRUE(absl::StrContains(refused.message(), words)) << refused;
+    }
+    adamw.min_8bit_numel = 65;
+    ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<AdamW> made, AdamW::Create(*sharded, adamw));
+    EXPECT_EQ(made->MemoryBytes(), 32 * 8 + 256 * 2 + 2 * 2 * 4);
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+// Every rank gets the same answer: of three parts of 1472 elements, the last begins and ends with a
+// block of 128, and the others do not.
+TEST(PartsTest, WholeBlocksAreExpectedOfEveryPart) {
+  struct Case {
+    Shape shape;
+    int dim;
+    std::vector<int64_t> sections;
+    bool whole;
+  };
+  const std::vector<Case> cases = {
+      {Shape({4416}), 0, {}, false},        {Shape({384}), 0, {}, true},
+      {Shape({300}), 0, {}, false},         {Shape({2, 384}), 1, {}, true},
+      {Shape({2, 300}), 1, {}, false},      {Shape({6, 64}), 0, {}, true},
+      {Shape({1152}), 0, {768, 384}, true}, {Shape({1152}), 0, {576, 576}, false},
+      {Shape({5, 128}), 0, {}, true},       {Shape({0, 3}), 1, {}, true},
+      {Shape({3, 100}), 0, {}, false},
+  };
+  for (const Case& c : cases) {
+    for (int index = 0; index < 3; ++index) {
+      Parameter parameter("weight", c.shape);
+      ASSERT_TRUE(parameter.Divide({kTensorAxis, c.dim, index, 3, c.sections}).ok());
+      const absl::Status status = ExpectWholeBlocks(parameter, 128);
+      EXPECT_EQ(status.ok(), c.whole) << c.shape.ToString() << ", part " << index << ": " << status;
+      EXPECT_TRUE(ExpectWholeBlocks(parameter, 1).ok());
+    }
+  }
+  const Parameter undivided("weight", Shape({100}));
+  EXPECT_TRUE(ExpectWholeBlocks(undivided, 128).ok());
+  Parameter one_part("weight", Shape({100}));
+  ASSERT_TRUE(one_part.Divide({kTensorAxis, 0, 0, 1}).ok());
+  EXPECT_TRUE(ExpectWholeBlocks(one_part, 128).ok());
 }
 
 TEST(PartsTest, AParameterIsDividedOnce) {

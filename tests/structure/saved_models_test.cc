@@ -78,6 +78,7 @@ struct Model {
   DType param_dtype = DType::kFloat32;
   DType master_dtype = DType::kFloat32;
   DType moments = DType::kFloat32;
+  int64_t min_8bit_numel = 0;
 };
 
 Model RandomModel(std::mt19937& random) {
@@ -92,6 +93,7 @@ Model RandomModel(std::mt19937& random) {
     model.master_dtype = DType::kBFloat16;
   }
   model.moments = kMoments[static_cast<size_t>(Draw(random, 0, 2))];
+  model.min_8bit_numel = Draw(random, 0, 300);
   return model;
 }
 
@@ -116,6 +118,7 @@ Spread RandomSpread(const Model& model, std::mt19937& random) {
   if (Draw(random, 0, 3) == 0) spread.options.wrap = WrapNothing();
   if (Draw(random, 0, 3) == 0) spread.options.wrap = WrapByMinNumel(Draw(random, 1, 500));
   spread.options.optimizer_options.state_dtype = model.moments;
+  spread.options.optimizer_options.min_8bit_numel = model.min_8bit_numel;
   return spread;
 }
 

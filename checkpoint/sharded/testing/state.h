@@ -46,13 +46,15 @@ struct Spread {
   bool optimizer_over_world = false;
   DType master_dtype = DType::kFloat32;
   LayoutKind layout = LayoutKind::kFlat;
+  int64_t min_8bit_numel = 0;
 
   std::string name() const {
     return absl::StrCat(strategy, "-", world_size, "-", shard_size, "-", min_shard_numel, "-",
                         DTypeName(param_dtype), offload ? "-offloaded-" : "-",
                         DTypeName(state_dtype), optimizer_over_world ? "-over-world" : "",
                         "-masters-", DTypeName(master_dtype),
-                        layout == LayoutKind::kRows ? "-rows" : "");
+                        layout == LayoutKind::kRows ? "-rows" : "",
+                        min_8bit_numel > 0 ? absl::StrCat("-fp32-below-", min_8bit_numel) : "");
   }
 };
 
@@ -142,6 +144,7 @@ struct TestState {
     ZEROTH_ASSIGN_OR_RETURN(state.kernels, KernelRegistry::Create(device, device.compute_stream()));
     AdamWOptions adamw;
     adamw.state_dtype = spread.state_dtype;
+    adamw.min_8bit_numel = spread.min_8bit_numel;
     ZEROTH_ASSIGN_OR_RETURN(state.optimizer, AdamW::Create(*state.sharding, *state.kernels, adamw));
     return state;
   }
@@ -163,13 +166,15 @@ struct TestState {
       const size_t size = SizeOf(state.shard.dtype());
       std::vector<uint8_t> bytes(static_cast<size_t>(numel) * size);
       absl::Status status = CopyStateToHost(device, state.shard, 0, numel, bytes.data());
-      for (const int index : state.unit->segment_layout(state.segment).parameters) {
+      for (const int index : ParametersOf(state)) {
         const ShardLayout::Piece piece = state.unit->PieceOf(index);
         for (int64_t i = 0; i * state.block < piece.numel(); ++i) {
-          visit(state.unit->parameters()[static_cast<size_t>(index)]->name(), state.name,
-                piece.begin / state.block + i,
-                absl::MakeSpan(bytes).subspan(
-                    static_cast<size_t>(piece.shard_offset / state.block + i) * size, size));
+          visit(
+              state.unit->parameters()[static_cast<size_t>(index)]->name(), state.name,
+              piece.begin / state.block + i,
+              absl::MakeSpan(bytes).subspan(
+                  static_cast<size_t>((piece.shard_offset - state.begin) / state.block + i) * size,
+                  size));
         }
       }
       status.Update(CopyStateFromHost(device, bytes.data(), state.shard, 0, numel));
