@@ -177,7 +177,7 @@ TEST(GgufQwen35Test, ValueHeadsAreTiled) {
 TEST(GgufQwen35Test, RowsOfBlocksMoveAndColumnsAreDecoded) {
   const TemporaryDirectory dir;
   Exported(dir.File("q.gguf"), GgufMix::kQ8_0);
-  const auto file = GgufFile::OpenWithBlocks(dir.File("q.gguf"));
+  const auto file = GgufFile::Open(dir.File("q.gguf"), GgufTypes::kUnpackable);
   ASSERT_TRUE(file.ok()) << file.status();
   const auto read = OpenGgufModel(dir.File("q.gguf"));
   ASSERT_TRUE(read.ok()) << read.status();
