@@ -60,6 +60,10 @@ const Option* FindOption(absl::string_view name);
 // spelled alike. May be empty.
 std::string DidYouMean(absl::string_view unknown);
 
+// Returns what other frameworks' word `value` for this option is here, as "; did you mean
+// next_token?". Empty if the word is unknown.
+std::string ValueHint(absl::string_view option, absl::string_view value);
+
 nlohmann::json OptionValue(const Option& option, const TrainOptions& options);
 // Returns the value in the spelling of a flag.
 std::string OptionText(const Option& option, const TrainOptions& options);

@@ -821,6 +821,8 @@ TEST(ChatTemplateTest, OpensWhatIsBesideATokenizer) {
   dir.Write("tokenizer_config.json", R"({"chat_template": "{{ '<start_of_turn>' }}"})");
   EXPECT_THAT(OpenChatTemplate("auto", dir.path(), *tokenizer).status().message(),
               HasSubstr("tokenizer_config.json"));
+  EXPECT_THAT(OpenChatTemplate("auto", dir.path(), *tokenizer, "m.gguf").status().message(),
+              ::testing::StartsWith("m.gguf: the chat template "));
   const std::string chatml = ChatMlJinja("{{- bos_token }}");
   const nlohmann::json tools = {{"name", "tools"}, {"template", "[INST]"}};
   const nlohmann::json plain = {{"name", "default"}, {"template", chatml}};

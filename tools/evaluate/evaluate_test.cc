@@ -183,6 +183,7 @@ TEST(PairsTest, AnswersAreComparedBySumAndByMean) {
   ASSERT_TRUE(scores.ok()) << scores.status();
   EXPECT_EQ(seen, (std::vector<std::string>{"ab!$", "ab~~$", "ab~~$", "ab!$", "ab!!!!$", "ab~$"}));
   EXPECT_EQ(scores->questions, 3);
+  EXPECT_EQ(scores->tokens, 2 + 3 + 3 + 2 + 5 + 2);
   EXPECT_DOUBLE_EQ(scores->accuracy, 1.0 / 3);
   EXPECT_DOUBLE_EQ(scores->normalized_accuracy, 2.0 / 3);
 }
@@ -201,6 +202,8 @@ TEST(ChoicesTest, AreScoredWithAndWithoutTheirLength) {
       [&](absl::Span<const int32_t> tokens, int64_t from) { return model(tokens, from); });
   ASSERT_TRUE(found.ok()) << found.status();
   EXPECT_EQ(found->questions, 4);
+  // Bytes of the endings, each with the space before it.
+  EXPECT_EQ(found->tokens, (4 + 10 + 3) + (4 + 10) + (3 + 10 + 4) + (7 + 4));
   EXPECT_EQ(found->accuracy, 0.25);
   EXPECT_EQ(found->normalized_accuracy, 0.25);
   EXPECT_NEAR(found->StandardError(0.25), std::sqrt(0.25 * 0.75 / 3), 1e-15);
