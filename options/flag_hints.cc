@@ -107,7 +107,10 @@ constexpr NamedElsewhere kObjectives[] = {
 }  // namespace
 
 std::string ValueHint(absl::string_view option, absl::string_view value) {
-  return option == "objective" ? DidYouMean(value, kObjectives, {}) : "";
+  if (option == "objective") return DidYouMean(value, kObjectives, {});
+  const bool is_path = value.find_first_of("./") != absl::string_view::npos;
+  if (option != "chat_template" || !is_path) return "";
+  return "; if that is a Jinja template, rename it so that it ends in .jinja";
 }
 
 std::string DidYouMean(absl::string_view unknown) {

@@ -64,6 +64,14 @@ TEST(FlagHintsTest, StagesOfOtherFrameworksAreObjectives) {
         << word;
   }
   EXPECT_EQ(ValueHint("strategy", "sft"), "");
+  for (const auto& [value, hint] :
+       {std::pair<const char*, std::string>(
+            "my/template.j2", "; if that is a Jinja template, rename it so that it ends in .jinja"),
+        {"llama", ""}}) {
+    EXPECT_EQ(SetOption(*FindOption("chat_template"), value, options),
+              absl::InvalidArgumentError(
+                  "expected auto, chatml, llama3, mistral, or the path of a .jinja file" + hint));
+  }
 }
 
 // Every name in the table leads to a flag that exists.

@@ -312,7 +312,7 @@ absl::Status CheckOption(const Option& option, const TrainOptions& options) {
 }
 
 absl::Status SetOption(const Option& option, absl::string_view text, TrainOptions& options) {
-  if (Parse(option, text, options)) return CheckOption(option, options);
+  if (Parse(option, text, options) && CheckOption(option, options).ok()) return absl::OkStatus();
   return NotExpected(option, ValueHint(option.name, text));
 }
 

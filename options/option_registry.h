@@ -60,8 +60,8 @@ const Option* FindOption(absl::string_view name);
 // spelled alike. May be empty.
 std::string DidYouMean(absl::string_view unknown);
 
-// Returns what other frameworks' word `value` for this option is here, as "; did you mean
-// next_token?". Empty if the word is unknown.
+// Returns advice on a `value` that the option does not allow: what other frameworks' word is here,
+// as "; did you mean next_token?", or how to name a file. Empty if there is none.
 std::string ValueHint(absl::string_view option, absl::string_view value);
 
 nlohmann::json OptionValue(const Option& option, const TrainOptions& options);

@@ -95,6 +95,22 @@ TEST(TokenIdsTest, AModelFromScratchHasTheTokenizers) {
   EXPECT_EQ(tuned->TokenIds(llama.get())["eos_token_id"], 256);
 }
 
+TEST(ModelSourceTest, ATokenizerBesideAConfigurationIsNamed) {
+  const TemporaryDirectory dir;
+  TrainOptions options;
+  options.model = dir.Write("config.json", ReadTestFile("tests/testdata/llama_tiny/config.json"));
+  const auto problem = [&] {
+    const auto source = ModelSource::Open(options);
+    EXPECT_TRUE(source.ok()) << source.status();
+    return std::string(source->OpenTokenizer(options, /*has_text=*/true).status().message());
+  };
+  EXPECT_THAT(problem(), AllOf(HasSubstr("config.json: text cannot become ids"),
+                               HasSubstr("Give --tokenizer=PATH")));
+  dir.Write("tokenizer.json", ReadTestFile("tests/testdata/tokenizers/llama3/tokenizer.json"));
+  EXPECT_THAT(problem(), HasSubstr(absl::StrCat("config.json (--tokenizer=", dir.path(),
+                                                " is the one beside it): text cannot")));
+}
+
 TEST(ModelSourceTest, RowsOfNewTokensAreTheMeanOfTheOthers) {
   const TemporaryDirectory dir;
   dir.Write("tokenizer.json", ReadTestFile("tests/testdata/tokenizers/qwen2/tokenizer.json"));
