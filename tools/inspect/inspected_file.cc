@@ -37,7 +37,7 @@ void AddState(const std::shared_ptr<CheckpointReader>& reader, const std::string
   tensor.is_state = state != kParameterState;
   tensor.name = state == kParameterState ? name : absl::StrCat(name, " (", state, ")");
   tensor.dtype = stored.dtype;
-  tensor.type = SafetensorsDTypeName(stored.dtype);
+  tensor.type = std::string(SafetensorsDTypeName(stored.dtype));
   tensor.numel = parameter.NumelOf(stored);
   const absl::Span<const int64_t> dims = parameter.shape.dims();
   tensor.shape = stored.block == 1 ? std::vector<int64_t>(dims.begin(), dims.end())
@@ -129,7 +129,7 @@ std::string Brief(const GgufValue& value) {
 // Sets the type of `tensor` if that of this name in `file` is quantised.
 void SetQuantizedType(const GgufFile& file, const std::string& name, InspectedTensor& tensor) {
   const absl::string_view type = file.QuantizedTypeOf(name);
-  if (!type.empty()) tensor.type = type;
+  if (!type.empty()) tensor.type = std::string(type);
 }
 
 // A GGUF file, and the tensor that was read last, in Hugging Face's layout.
