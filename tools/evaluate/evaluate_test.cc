@@ -278,7 +278,7 @@ TEST(EvaluateProgramTest, PrintsBothAndFailsWithAMessage) {
   // 160 rows of 33 tokens, of which 32 are predicted: by windows that end at 32 and at 33.
   EXPECT_THAT(out,
               HasSubstr(" on average of 5120 tokens, in 320 windows of 32 at a stride of 16\n"));
-  EXPECT_THAT(out, HasSubstr("of 1 questions\n"));
+  EXPECT_THAT(out, HasSubstr("of 1 questions, 12 tokens scored in "));
   ASSERT_TRUE(run(absl::StrCat(model,
                                "--json --data=tests/testdata/llama_tiny/tokens.npy --seq_len=32 "
                                "--stride=16 --multiple_choice=",
@@ -293,6 +293,8 @@ TEST(EvaluateProgramTest, PrintsBothAndFailsWithAMessage) {
   const nlohmann::json& choices = json["multiple_choice"];
   EXPECT_THAT(out, HasSubstr(absl::StrFormat("acc %.4f ", choices["accuracy"].get<double>())));
   EXPECT_EQ(choices["questions"], 1);
+  EXPECT_EQ(choices["tokens"], 12);
+  EXPECT_GT(choices["seconds"], 0);
   EXPECT_EQ(choices["accuracy_error"], 0);
   EXPECT_FALSE(run(model));
   EXPECT_THAT(ReadTestFile(dir.File("err")), HasSubstr("error: nothing to measure"));
