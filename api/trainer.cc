@@ -101,6 +101,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Rank& rank,
     ZEROTH_RETURN_IF_ERROR(CanRecordSteps(rank.world(), rank.device()));
   }
   ZEROTH_RETURN_IF_ERROR(ValidateOutlierOptions(options));
+  ZEROTH_RETURN_IF_ERROR(model->CheckLogits());
   std::unique_ptr<Trainer> trainer(new Trainer);
   trainer->rank_ = &rank;
   trainer->options_ = options;

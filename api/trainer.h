@@ -144,7 +144,7 @@ class Trainer {
   // `world` and `device` outlive the trainer. Parameters are unset until Sharding::Initialize or
   // Load. Fails as CanRecordSteps does if steps are to be recorded. InvalidArgument for z-scores or
   // a decay out of range, and for a model with fp8 layers that computes in fp32. Unimplemented if
-  // the device has no fp8.
+  // the device has no fp8, and as LanguageModel::CheckLogits.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(Communicator& world, Device& device,
                                                          std::unique_ptr<LanguageModel> model,
                                                          const TrainerOptions& options);

@@ -99,6 +99,7 @@ absl::Status HfDirectory::SetTokenizerFiles(const std::map<std::string, std::str
     ZEROTH_RETURN_IF_ERROR(ReplaceFile((fs::path(directory->path) / name).string(), content));
   }
   tokenizer_path_ = directory->path;
+  tokenizer_owner_ = path_;
   tokenizer_files_ = directory;
   return absl::OkStatus();
 }
@@ -107,15 +108,18 @@ absl::Status HfDirectory::UseTokenizerOf(const std::string& directory) {
   const std::string own = std::exchange(tokenizer_path_, directory);
   const std::vector<std::string> files = TokenizerFiles();
   for (const char* name : {"tokenizer.json", "tokenizer.model", "vocab.json", "spiece.model"}) {
-    if (IsFile((fs::path(directory) / name).string())) return absl::OkStatus();
+    if (!IsFile((fs::path(directory) / name).string())) continue;
+    tokenizer_owner_.clear();
+    return absl::OkStatus();
   }
   tokenizer_path_ = own;
   if (files.empty()) return absl::OkStatus();
   std::error_code ignored;
-  return InvalidArgument(
-      files[0], ": is there without a tokenizer; copy that of the model",
-      fs::is_directory(own, ignored) ? absl::StrCat(", ", own, ",") : " (tools/convert writes it)",
-      " into this directory, or remove the file to have all of the model's");
+  return InvalidArgument(files[0], ": is there without a tokenizer; copy that of the model",
+                         tokenizer_owner_.empty() && fs::is_directory(own, ignored)
+                             ? absl::StrCat(", ", own, ",")
+                             : " (tools/convert writes it)",
+                         " into this directory, or remove the file to have all of the model's");
 }
 
 std::vector<std::string> HfDirectory::TokenizerFiles() const {

@@ -46,6 +46,9 @@ class HfDirectory {
   const std::string& path() const { return path_; }
   // The directory of the tokenizer files.
   const std::string& tokenizer_path() const { return tokenizer_path_; }
+  // What messages name instead of tokenizer_path(), if SetTokenizerFiles made that: path(). Empty
+  // otherwise.
+  const std::string& tokenizer_owner() const { return tokenizer_owner_; }
   // Why the model has no tokenizer files although it comes with a vocabulary; empty otherwise.
   const std::string& tokenizer_problem() const { return tokenizer_problem_; }
   void set_tokenizer_problem(std::string problem) { tokenizer_problem_ = std::move(problem); }
@@ -65,6 +68,7 @@ class HfDirectory {
  private:
   std::string path_;
   std::string tokenizer_path_;
+  std::string tokenizer_owner_;
   std::shared_ptr<const void> tokenizer_files_;  // removes them in the end
   std::string tokenizer_problem_;
   std::string left_out_;

@@ -83,7 +83,8 @@ TEST(HfDirectoryTest, TakesTheTextModelOfAQwen35) {
                            R"("text_config":{"model_type":"qwen3_5_text","hidden_size":8}})");
   std::string header = "{";
   int offset = 0;
-  for (const char* name : {"model.language_model.x", "model.visual.y", "mtp.z", "lm_head.weight"}) {
+  for (const char* name :
+       {"model.language_model.x", "model.visual.y", "mtp.z", "model.mtp.z", "lm_head.weight"}) {
     absl::StrAppend(&header, offset == 0 ? "" : ",", "\"", name,
                     R"(":{"dtype":"F32","shape":[1],"data_offsets":[)", offset, ",", offset + 4,
                     "]}");
@@ -139,8 +140,16 @@ TEST(HfDirectoryTest, TakesAWholeTokenizerOfAnAdapterOrNone) {
   EXPECT_THAT(std::string(directory->UseTokenizerOf(adapter.path()).message()),
               HasSubstr("chat_template.jinja: is there without a tokenizer"));
   EXPECT_EQ(directory->tokenizer_path(), dir.path());
+  EXPECT_EQ(directory->tokenizer_owner(), "");
+  // Files of a GGUF file's tokenizer are temporary, so no message names their directory.
+  ASSERT_TRUE(directory->SetTokenizerFiles({{"tokenizer.json", "{}"}}).ok());
+  EXPECT_EQ(directory->tokenizer_owner(), dir.path());
+  EXPECT_THAT(std::string(directory->UseTokenizerOf(adapter.path()).message()),
+              HasSubstr("copy that of the model (tools/convert writes it) into"));
+  EXPECT_EQ(directory->tokenizer_owner(), dir.path());
   adapter.Write("tokenizer.json", "{}");
   ASSERT_TRUE(directory->UseTokenizerOf(adapter.path()).ok());
+  EXPECT_EQ(directory->tokenizer_owner(), "");
   EXPECT_THAT(directory->TokenizerFiles(),
               ElementsAre(adapter.File("chat_template.jinja"), adapter.File("tokenizer.json")));
   EXPECT_EQ(directory->ReadGenerationConfig()->value(), "base");

@@ -18,6 +18,7 @@
 #include "nlohmann/json.hpp"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/formats/hugging_face.h"
 
 namespace zeroth {
 namespace {
@@ -52,7 +53,7 @@ const ImageFamily* FindFamily(const HfConfig& config) {
                                    {"qwen3_5",
                                     "qwen3_5_text",
                                     "Qwen3_5ForCausalLM",
-                                    {"visual.", "mtp."},
+                                    {"visual."},
                                     "the vision tower and the layers that predict further tokens",
                                     {{"vocab_size", 248320},
                                      {"hidden_size", 4096},
@@ -67,6 +68,7 @@ const ImageFamily* FindFamily(const HfConfig& config) {
 }
 
 bool IsOfOthers(const ImageFamily& family, absl::string_view name) {
+  if (IsMtpTensor(name)) return true;
   absl::ConsumePrefix(&name, "model.");
   for (const absl::string_view prefix : family.others) {
     if (absl::StartsWith(name, prefix)) return true;

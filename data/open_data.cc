@@ -96,8 +96,8 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> OpenExamples(
     const ColumnNames& columns, const DataOptions& options) {
   std::optional<ChatTemplate> chat;
   if (std::any_of(kinds.begin(), kinds.end(), UsesTemplate)) {
-    absl::StatusOr<ChatTemplate> opened =
-        OpenChatTemplate(options.chat_template, options.tokenizer_path, *options.tokenizer);
+    absl::StatusOr<ChatTemplate> opened = OpenChatTemplate(
+        options.chat_template, options.tokenizer_path, *options.tokenizer, options.tokenizer_owner);
     const bool can_do_without = std::none_of(kinds.begin(), kinds.end(), NeedsTemplate);
     if (opened.ok()) {
       chat = *std::move(opened);

@@ -36,10 +36,12 @@ struct DataOptions {
   // Ids must be below this: the model's vocabulary. Text needs tokenizer->vocab_size() <=
   // vocab_size.
   int32_t vocab_size = 0;
-  // For conversations: --chat_template, the path of the tokenizer's files, --loss_on, the length of
-  // sequences and --on_long (see chat/conversations.h and OpenChatTemplate).
+  // For conversations: --chat_template, the path of the tokenizer's files and what messages name
+  // instead of it, --loss_on, the length of sequences and --on_long (see chat/conversations.h and
+  // OpenChatTemplate).
   std::string chat_template = "auto";
   std::string tokenizer_path = "";
+  std::string tokenizer_owner = "";
   bool loss_on_all = false;
   int64_t seq_len = 0;
   OnLong on_long = OnLong::kTruncate;

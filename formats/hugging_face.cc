@@ -8,8 +8,10 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "nlohmann/json.hpp"
 
 #include "zeroth/core/base/file/file_util.h"
@@ -116,6 +118,11 @@ std::string HubHint(absl::string_view path) {
       "; models are not downloaded here: if this is one of the Hugging Face Hub, "
       "run hf download ",
       path, " --local-dir ", parts.back(), ", and give that directory, ", parts.back());
+}
+
+bool IsMtpTensor(absl::string_view name) {
+  absl::ConsumePrefix(&name, "model.");
+  return absl::StartsWith(name, "mtp.");
 }
 
 bool IsSameRope(const nlohmann::json& a, const nlohmann::json& b) {

@@ -38,6 +38,10 @@ absl::Status FoldToolUseTemplate(const std::string& directory,
 // has the form of a model id on the Hugging Face Hub ("org/name", or "gpt2"), otherwise nothing.
 std::string HubHint(absl::string_view path);
 
+// True for a tensor of multi-token prediction (MTP) layers, "mtp." or "model.mtp.", which predict
+// more than the next token: transformers' classes, such as Qwen3_5ForCausalLM, ignore them.
+bool IsMtpTensor(absl::string_view name);
+
 // Returns whether "rope_parameters" and "rope_scaling" of a config.json agree, except for a theta
 // that only one of them has.
 bool IsSameRope(const nlohmann::json& a, const nlohmann::json& b);

@@ -100,6 +100,10 @@ absl::StatusOr<Value> LanguageModel::Loss(Context& context, const Tensor& tokens
   });
 }
 
+absl::Status LanguageModel::CheckLogits() const {
+  return scores() ? absl::OkStatus() : CheckOneTransform(LogitCap(), logit_transform());
+}
+
 absl::StatusOr<Value> LanguageModel::CrossEntropy(Context& context, const Tensor& tokens,
                                                   const Tensor& targets) {
   ZEROTH_ASSIGN_OR_RETURN(const Value hidden, Hidden(context, tokens));
@@ -256,6 +260,7 @@ absl::StatusOr<std::unique_ptr<LanguageModel>> ModelRegistry::Create(const nlohm
                          "' has no head that scores texts; expected one of "
                          "the families of nn/decoder");
   }
+  ZEROTH_RETURN_IF_ERROR_WITH(model->CheckLogits(), absl::StrCat("model_type '", name, "'"));
   if (options.lora.enabled()) {
     ZEROTH_RETURN_IF_ERROR(FreezeAllButAdapters(*model, options.lora));
   }

@@ -82,6 +82,9 @@ class LanguageModel : public Module {
   // The output projection (lm_head), [vocab, dim]; the embedding's weight if the two are tied. With
   // scores(), [1, dim].
   const Parameter& head_weight() const { return const_cast<LanguageModel*>(this)->head(); }
+  // Unimplemented if the model has both a LogitCap() and a logit_transform(). ModelRegistry and
+  // Trainer call this, so that no run begins with such a model.
+  absl::Status CheckLogits() const;
   // True if sequences may be packed documents (Context::document_starts).
   virtual bool TakesDocuments() const { return false; }
   // Returns the floating-point operations of forward and backward per token of a sequence of `seq`,

@@ -8,12 +8,16 @@
 
 namespace zeroth {
 
+absl::Status CheckOneTransform(float cap, const LogitTransform* transform) {
+  if (cap <= 0 || transform == nullptr) return absl::OkStatus();
+  return Unimplemented("logits: the model has LogitCap() = ", cap,
+                       " and a logit_transform(), expected one of them; apply the cap in the "
+                       "transform, and return 0 from LogitCap()");
+}
+
 absl::Status TransformLogits(Context& context, const Tensor& logits, float cap,
                              const LogitTransform* transform, const Tensor& out) {
-  if (cap > 0 && transform != nullptr) {
-    return Unimplemented("logits: the model has LogitCap() = ", cap,
-                         " and a logit_transform(); expected one of them");
-  }
+  ZEROTH_RETURN_IF_ERROR(CheckOneTransform(cap, transform));
   if (transform != nullptr) return transform->Forward(context, logits, out);
   if (cap > 0) {
     return kernels::Basic(context.kernels(),

@@ -30,8 +30,11 @@ class LogitTransform {
                                 const Tensor& gradients) const = 0;
 };
 
+// Unimplemented, which says what to do, if `cap` > 0 and `transform` is not null.
+absl::Status CheckOneTransform(float cap, const LogitTransform* transform);
+
 // Applies `transform` if not null, or BasicOp::kSoftCap if `cap` > 0, to contiguous fp32 logits of
-// any shape. Unimplemented if both are set. Writes to `out`, which must be `logits` if neither is.
+// any shape. Fails as CheckOneTransform. Writes to `out`, which must be `logits` if neither is.
 absl::Status TransformLogits(Context& context, const Tensor& logits, float cap,
                              const LogitTransform* transform, const Tensor& out);
 

@@ -90,7 +90,28 @@ constexpr NamedElsewhere kElsewhere[] = {
     {"--trace", "profile"},
 };
 
+// Stages of training in TRL, axolotl and LLaMA-Factory, as values of --objective. The records of
+// --data decide whether next_token learns all of a text or what the assistant writes.
+constexpr NamedElsewhere kObjectives[] = {
+    {"next_token (the default): with chats, or prompts and completions, in --data it learns the "
+     "answers",
+     "sft instruct instruction_tuning finetune fine_tune fine_tuning chat"},
+    {"next_token (the default): with text in --data it learns all of it",
+     "cpt pt pretrain pretraining continued_pretraining completion clm causal_lm"},
+    {"reward", "rm reward_model reward_modeling reward_trainer bradley_terry"},
+    {"distill", "kd gkd gold distillation"},
+    {"dpo", "preference preferences rlhf"},
+    {"orpo, simpo or dpo, which learn from pairs of answers in --data", "cpo"},
+};
+
 }  // namespace
+
+std::string ValueHint(absl::string_view option, absl::string_view value) {
+  if (option == "objective") return DidYouMean(value, kObjectives, {});
+  const bool is_path = value.find_first_of("./") != absl::string_view::npos;
+  if (option != "chat_template" || !is_path) return "";
+  return "; if that is a Jinja template, rename it so that it ends in .jinja";
+}
 
 std::string DidYouMean(absl::string_view unknown) {
   std::vector<std::string> options;

@@ -2,7 +2,9 @@
 
 #include <cstddef>
 #include <string>
+#include <utility>
 
+#include "absl/status/status.h"
 #include "gtest/gtest.h"
 
 #include "zeroth/options/option_registry.h"
@@ -41,6 +43,35 @@ TEST(FlagHintsTest, TheNearestNamesAreNamed) {
 TEST(FlagHintsTest, OldNamesLeadToNewOnes) {
   EXPECT_EQ(DidYouMean("limit_all_gathers"), "; did you mean --gather_buffers (a number of them)?");
   EXPECT_EQ(DidYouMean("gather_bufers"), "; did you mean --gather_buffers?");
+}
+
+TEST(FlagHintsTest, StagesOfOtherFrameworksAreObjectives) {
+  const Option& objective = *FindOption("objective");
+  TrainOptions options;
+  const std::string expected = "expected next_token, dpo, ipo, simpo, orpo, kto, reward or distill";
+  const std::string answers =
+      "; did you mean next_token (the default): with chats, or prompts and completions, in --data "
+      "it learns the answers?";
+  const std::string text =
+      "; did you mean next_token (the default): with text in --data it learns all of it?";
+  for (const auto& [word, hint] : {std::pair<const char*, std::string>("sft", answers),
+                                   {"SFT", answers},
+                                   {"cpt", text},
+                                   {"pretrain", text},
+                                   {"reward_modeling", "; did you mean reward?"},
+                                   {"ppo", ""}}) {
+    EXPECT_EQ(SetOption(objective, word, options), absl::InvalidArgumentError(expected + hint))
+        << word;
+  }
+  EXPECT_EQ(ValueHint("strategy", "sft"), "");
+  for (const auto& [value, hint] :
+       {std::pair<const char*, std::string>(
+            "my/template.j2", "; if that is a Jinja template, rename it so that it ends in .jinja"),
+        {"llama", ""}}) {
+    EXPECT_EQ(SetOption(*FindOption("chat_template"), value, options),
+              absl::InvalidArgumentError(
+                  "expected auto, chatml, llama3, mistral, or the path of a .jinja file" + hint));
+  }
 }
 
 // Every name in the table leads to a flag that exists.

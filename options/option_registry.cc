@@ -217,13 +217,14 @@ std::string ExpectedOf(const AllowedValues& allowed, const T&) {
   return text;
 }
 
-absl::Status NotExpected(const Option& option) {
+// `hint` is about the value.
+absl::Status NotExpected(const Option& option, absl::string_view hint = "") {
   const AllowedValues& allowed = option.allowed;
   std::string renamed;
   if (allowed.old_word != nullptr) {
     renamed = absl::StrCat("; ", allowed.old_word, " is called ", allowed.new_word, " now");
   }
-  return InvalidArgument("expected ", Expected(option), renamed);
+  return InvalidArgument("expected ", Expected(option), renamed, hint);
 }
 
 constexpr size_t kMostBytes = size_t{1} << 20;
@@ -311,7 +312,8 @@ absl::Status CheckOption(const Option& option, const TrainOptions& options) {
 }
 
 absl::Status SetOption(const Option& option, absl::string_view text, TrainOptions& options) {
-  return Parse(option, text, options) ? CheckOption(option, options) : NotExpected(option);
+  if (Parse(option, text, options) && CheckOption(option, options).ok()) return absl::OkStatus();
+  return NotExpected(option, ValueHint(option.name, text));
 }
 
 absl::Status ReadConfig(const std::string& path, TrainOptions& options) {

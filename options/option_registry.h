@@ -60,6 +60,10 @@ const Option* FindOption(absl::string_view name);
 // spelled alike. May be empty.
 std::string DidYouMean(absl::string_view unknown);
 
+// Returns advice on a `value` that the option does not allow: what other frameworks' word is here,
+// as "; did you mean next_token?", or how to name a file. Empty if there is none.
+std::string ValueHint(absl::string_view option, absl::string_view value);
+
 nlohmann::json OptionValue(const Option& option, const TrainOptions& options);
 // Returns the value in the spelling of a flag.
 std::string OptionText(const Option& option, const TrainOptions& options);

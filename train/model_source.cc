@@ -101,7 +101,11 @@ absl::StatusOr<std::shared_ptr<const InitAdapter>> OpenInitAdapter(const std::st
     };
     return InvalidArgument(
         "--init_adapter=", path, " adapts other layers than this model's adapters",
-        listed("only the adapter", stored, adapted), listed("only the model", adapted, stored));
+        listed("only the adapter", stored, adapted), listed("only the model", adapted, stored),
+        model.scores() && !stored.contains(model.head_weight().name())
+            ? "\nIt was not trained as a reward model. Merge it by tools/convert --in=ADAPTER "
+              "--out=DIRECTORY, and give --init_from=DIRECTORY and --lora_rank instead"
+            : "\nExpected the model that it was made for as --init_from, without --lora_targets");
   }
   for (const auto& [parameter, tensor] : adapter->tensors) {
     ZEROTH_ASSIGN_OR_RETURN(const Shape shape, weights.ShapeOf(tensor.name));
@@ -124,11 +128,12 @@ absl::Status ReadTensor(const WeightsSource& weights, const PeftTensor& tensor, 
   return absl::OkStatus();
 }
 
-// True for stored tensors that are not weights: attention masks and rotary tables of old files, and
-// the second copy of a tied head.
+// True for stored tensors that are not weights of the model: attention masks and rotary tables of
+// old files, the second copy of a tied head, and multi-token prediction layers.
 bool IsKnownExtra(const std::string& name) {
-  return absl::EndsWith(name, ".attn.bias") || absl::EndsWith(name, ".attn.masked_bias") ||
-         absl::EndsWith(name, "rotary_emb.inv_freq") || name == "lm_head.weight";
+  return IsMtpTensor(name) || absl::EndsWith(name, ".attn.bias") ||
+         absl::EndsWith(name, ".attn.masked_bias") || absl::EndsWith(name, "rotary_emb.inv_freq") ||
+         name == "lm_head.weight";
 }
 
 // Checks that the files have every weight of the model and nothing else. Adapters and the rows of

@@ -103,6 +103,10 @@ class ModelSource {
   std::string tokenizer_path() const {
     return directory_.has_value() ? directory_->tokenizer_path() : "";
   }
+  // What messages name instead of tokenizer_path() if the tokenizer is a GGUF file's; else empty.
+  std::string tokenizer_owner() const {
+    return directory_.has_value() ? directory_->tokenizer_owner() : "";
+  }
   // Returns TokenIds (below) for this model; those of `tokenizer` if it is trained from scratch.
   nlohmann::json TokenIds(const Tokenizer* tokenizer) const;
   // Returns the generation_config.json beside the model. nullopt if there is none, or if the model

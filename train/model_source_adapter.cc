@@ -29,8 +29,9 @@ absl::Status Adopt(const char* flag, const T& unset, const T& value, T& option) 
     option = value;
     return absl::OkStatus();
   }
-  return InvalidArgument("--", flag, "=", option, ", but that of --init_adapter is ", value,
-                         "; leave the flag out");
+  const std::string its = absl::StrCat(value);
+  return InvalidArgument("--", flag, "=", option, ", but that of --init_adapter is ",
+                         its.empty() ? "empty" : its, "; leave the flag out");
 }
 
 absl::Status AdoptBase(const std::string& base, TrainOptions& options) {

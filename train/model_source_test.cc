@@ -15,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/types/span.h"
 #include "gmock/gmock.h"
@@ -31,7 +32,9 @@ namespace zeroth {
 namespace {
 
 using Json = nlohmann::json;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(TokenIdsTest, BytesHaveTheirOwn) {
   const ByteTokenizer bytes;
@@ -90,6 +93,24 @@ TEST(TokenIdsTest, AModelFromScratchHasTheTokenizers) {
   const absl::StatusOr<ModelSource> tuned = ModelSource::Open(options);
   ASSERT_TRUE(tuned.ok()) << tuned.status();
   EXPECT_EQ(tuned->TokenIds(llama.get())["eos_token_id"], 256);
+}
+
+TEST(ModelSourceTest, ATokenizerBesideAConfigurationIsNamed) {
+  const TemporaryDirectory dir;
+  TrainOptions options;
+  Json config = Json::parse(ReadTestFile("tests/testdata/llama_tiny/config.json"));
+  config["vocab_size"] = 905;  // 257 is the byte tokenizer's
+  options.model = dir.Write("config.json", config.dump());
+  const auto problem = [&] {
+    const auto source = ModelSource::Open(options);
+    EXPECT_TRUE(source.ok()) << source.status();
+    return std::string(source->OpenTokenizer(options, /*has_text=*/true).status().message());
+  };
+  EXPECT_THAT(problem(), AllOf(HasSubstr("config.json: text cannot become ids"),
+                               HasSubstr("Give --tokenizer=PATH")));
+  dir.Write("tokenizer.json", ReadTestFile("tests/testdata/tokenizers/llama3/tokenizer.json"));
+  EXPECT_THAT(problem(), HasSubstr(absl::StrCat("config.json (--tokenizer=", dir.path(),
+                                                " is the one beside it): text cannot")));
 }
 
 TEST(ModelSourceTest, RowsOfNewTokensAreTheMeanOfTheOthers) {
@@ -257,6 +278,64 @@ TEST(ModelSourceTest, ARewardModelWithoutItsHeadIsRefused) {
   const absl::Status status = ModelSource::Open(options).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("missing: score.weight"));
+}
+
+// Published Qwen3.5 models have layers that predict further tokens, which no model here has.
+TEST(ModelSourceTest, MultiTokenPredictionLayersAreIgnored) {
+  const auto weights = HfWeights::Open("tests/testdata/qwen3_5_tiny").value();
+  for (const auto& [extra, is_known] : {std::pair("mtp.fc.weight", true),
+                                        {"model.mtp.layers.0.mlp.up_proj.weight", true},
+                                        {"model.layers.0.mtp.fc.weight", false}}) {
+    const TemporaryDirectory dir;
+    dir.Write("config.json", ReadTestFile("tests/testdata/qwen3_5_tiny/config.json"));
+    std::vector<TensorDeclaration> tensors = {{extra, DType::kFloat32, Shape({1})}};
+    for (const auto& [name, entry] : weights->tensors()) {
+      tensors.push_back({name, DType::kFloat32, entry.shape});
+    }
+    auto writer = SafetensorsWriter::Create(dir.File("model.safetensors"), tensors);
+    ASSERT_TRUE(writer.ok()) << writer.status();
+    ASSERT_TRUE((*writer)->Write(extra, 0, {1.0f}).ok());
+    for (const auto& [name, entry] : weights->tensors()) {
+      ASSERT_TRUE((*writer)->Write(name, 0, *weights->ReadAll(name, entry.shape)).ok());
+    }
+    ASSERT_TRUE((*writer)->Finish().ok());
+    TrainOptions options;
+    options.init_from = dir.path();
+    const absl::Status status = ModelSource::Open(options).status();
+    EXPECT_EQ(status.ok(), is_known) << extra << status;
+    if (!is_known) {
+      EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("unexpected: ", extra)));
+    }
+  }
+}
+
+// An adapter of a model of texts has no head of rewards, and cannot start one.
+TEST(ModelSourceTest, AnAdapterOfAnotherModelIsRefusedWithWhatToDo) {
+  TrainOptions options;
+  options.init_from = "tests/testdata/llama_tiny";
+  options.init_adapter = "tests/testdata/peft/llama_lora";
+  const absl::StatusOr<TrainOptions> as_text = WithInitAdapter(options);
+  ASSERT_TRUE(as_text.ok()) << as_text.status();
+  EXPECT_EQ(ModelSource::Open(*as_text).status(), absl::OkStatus());
+
+  options.objective = Objective::kReward;
+  const absl::StatusOr<TrainOptions> as_reward = WithInitAdapter(options);
+  ASSERT_TRUE(as_reward.ok()) << as_reward.status();
+  EXPECT_THAT(std::string(ModelSource::Open(*as_reward).status().message()),
+              AllOf(HasSubstr("only the model: score.weight\nIt was not trained as a reward model. "
+                              "Merge it by tools/convert --in=ADAPTER --out=DIRECTORY, and give "
+                              "--init_from=DIRECTORY and --lora_rank instead"),
+                    Not(HasSubstr("only the adapter"))));
+  options.lora_modules_to_save = "score";
+  EXPECT_THAT(
+      std::string(WithInitAdapter(options).status().message()),
+      HasSubstr("--lora_modules_to_save=score, but that of --init_adapter is empty; leave"));
+
+  TrainOptions fewer = *as_text;
+  fewer.lora_targets = "q_proj";
+  EXPECT_THAT(std::string(ModelSource::Open(fewer).status().message()),
+              HasSubstr("\nExpected the model that it was made for as --init_from, without "
+                        "--lora_targets"));
 }
 
 // A copy of Llama's weights beside a configuration that ties the head.

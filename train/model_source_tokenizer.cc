@@ -74,6 +74,12 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> ModelSource::OpenTokenizer(const Trai
     reason = directory_->tokenizer_problem().empty()
                  ? ", which has no tokenizer files"
                  : absl::StrCat(" (", directory_->tokenizer_problem(), ")");
+  } else if (absl::EndsWith(options.model, ".json")) {
+    const std::filesystem::path parent = std::filesystem::path(options.model).parent_path();
+    const std::string beside = parent.empty() ? "." : parent.string();
+    if (!FindTokenizerFiles(beside).value_or(std::vector<std::string>()).empty()) {
+      reason = absl::StrCat(" (--tokenizer=", beside, " is the one beside it)");
+    }
   }
   return InvalidArgument(
       "no tokenizer for ", name_, reason, ": text cannot become ids of its vocabulary of ",

@@ -228,9 +228,11 @@ absl::StatusOr<RunInput> OpenInput(const RunSpec& spec) {
   ZEROTH_ASSIGN_OR_RETURN(TokenizerContent tokenizer_content, source.ReadTokenizer(options));
   const std::string tokenizer_path =
       options.tokenizer == "auto" ? source.tokenizer_path() : options.tokenizer;
+  const std::string tokenizer_owner = options.tokenizer == "auto" ? source.tokenizer_owner() : "";
   if (options.chat_template != "auto" && tokenizer != nullptr && !tokenizer_content.files.empty()) {
-    ZEROTH_ASSIGN_OR_RETURN(const ChatTemplate chat,
-                            OpenChatTemplate(options.chat_template, tokenizer_path, *tokenizer));
+    ZEROTH_ASSIGN_OR_RETURN(
+        const ChatTemplate chat,
+        OpenChatTemplate(options.chat_template, tokenizer_path, *tokenizer, tokenizer_owner));
     ReplaceChatTemplate(chat, tokenizer_content.files);
   }
   ZEROTH_ASSIGN_OR_RETURN(const std::optional<std::string> generation,
@@ -240,6 +242,7 @@ absl::StatusOr<RunInput> OpenInput(const RunSpec& spec) {
   data_options.tokenizer = tokenizer.get();
   data_options.chat_template = options.chat_template;
   data_options.tokenizer_path = tokenizer_path;
+  data_options.tokenizer_owner = tokenizer_owner;
   data_options.loss_on_all = options.loss_on == LossOn::kAll;
   data_options.seq_len = options.seq_len;
   data_options.on_long = options.on_long;
@@ -266,7 +269,7 @@ absl::StatusOr<RunInput> OpenInput(const RunSpec& spec) {
   std::optional<int32_t> end_of_turn;
   if (tokenizer != nullptr && data->has_marks()) {
     const absl::StatusOr<ChatTemplate> chat =
-        OpenChatTemplate(options.chat_template, tokenizer_path, *tokenizer);
+        OpenChatTemplate(options.chat_template, tokenizer_path, *tokenizer, tokenizer_owner);
     // Prompts with completions, and Alpaca records, need no template.
     if (!chat.ok() && !absl::IsNotFound(chat.status())) return chat.status();
     if (chat.ok()) {

@@ -10,9 +10,12 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
 
+#include "zeroth/checkpoint/gguf/gguf_convert.h"
 #include "zeroth/checkpoint/hf_directory.h"
 #include "zeroth/checkpoint/hf_directory_writer.h"
 #include "zeroth/checkpoint/tensor_file_writer.h"
@@ -26,6 +29,7 @@ namespace zeroth {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // The data are ten sequences of ten tokens, and a step reads four of them.
 class RunInputTest : public testing::Test {
@@ -98,6 +102,49 @@ TEST_F(RunInputTest, BiasesOfRoutersStayFp32BesideBf16) {
     const auto exported = ExportOptionsOf(*spec, *input, HfDirectoryKind::kModel);
     ASSERT_TRUE(exported.ok()) << exported.status();
     EXPECT_EQ(exported->dtype, DType::kBFloat16) << model;
+  }
+}
+
+// The tokenizer of a GGUF file lies in a temporary directory, which would tell the user nothing.
+TEST_F(RunInputTest, AGgufFileWithoutAChatTemplateIsNamed) {
+  const auto tiny = HfWeights::Open("tests/testdata/qwen3_tiny").value();
+  auto config = nlohmann::json::parse(ReadTestFile("tests/testdata/qwen3_tiny/config.json"));
+  const int64_t vocab_size = 904;  // of the tokenizer
+  const auto old_size = config.at("vocab_size").get<int64_t>();
+  config["vocab_size"] = vocab_size;
+  std::vector<TensorDeclaration> tensors;
+  for (const auto& [name, entry] : tiny->tensors()) {
+    const bool is_words = entry.shape.dim(0) == old_size;
+    tensors.push_back(
+        {name, DType::kFloat32, is_words ? Shape({vocab_size, entry.shape.dim(1)}) : entry.shape});
+  }
+  std::filesystem::create_directory(dir_.File("model"));
+  auto writer = SafetensorsWriter::Create(dir_.File("model/model.safetensors"), tensors);
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  for (const TensorDeclaration& tensor : tensors) {
+    const std::vector<float> zeros(static_cast<size_t>(tensor.shape.numel()));
+    ASSERT_EQ((*writer)->Write(tensor.name, 0, zeros), absl::OkStatus());
+  }
+  ASSERT_EQ((*writer)->Finish(), absl::OkStatus());
+  dir_.Write("model/config.json", config.dump());
+  dir_.Write("model/tokenizer.json",
+             ReadTestFile("tests/testdata/tokenizers/qwen2/tokenizer.json"));
+  dir_.Write("model/tokenizer_config.json", R"({"eos_token": "<|im_end|>"})");
+  const auto model = HfDirectory::Open(dir_.File("model"));
+  ASSERT_TRUE(model.ok()) << model.status();
+  ASSERT_EQ(ConvertHfToGguf(*model, dir_.File("m.gguf"), {}), absl::OkStatus());
+
+  options_.init_from = dir_.File("m.gguf");
+  options_.data = dir_.Write("chat.jsonl", R"({"messages": [{"role": "user", "content": "a"}, )"
+                                           R"({"role": "assistant", "content": "b"}]})");
+  for (const char* choice : {"auto", "mistral"}) {
+    options_.chat_template = choice;
+    const absl::Status status = Open().status();
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr(choice == std::string("auto")
+                              ? absl::StrCat(dir_.File("m.gguf"), " has no chat template")
+                              : "needs a token <s>"));
+    EXPECT_THAT(std::string(status.message()), Not(HasSubstr("zeroth-tokenizer")));
   }
 }
 

@@ -403,7 +403,7 @@ TEST(GgufBlocksTest, AFileReadsElementsOfBlocks) {
     ASSERT_TRUE((*writer)->Finish().ok());
 
     EXPECT_EQ(GgufFile::Open(path).status().code(), absl::StatusCode::kUnimplemented);
-    const auto file = GgufFile::OpenWithBlocks(path);
+    const auto file = GgufFile::Open(path, GgufTypes::kUnpackable);
     ASSERT_TRUE(file.ok()) << file.status();
     const auto blocks = (*file)->RawBytes("w");
     ASSERT_TRUE(blocks.ok()) << blocks.status();

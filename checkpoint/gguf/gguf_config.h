@@ -25,8 +25,6 @@ namespace zeroth {
 
 // The architecture of Qwen3.5's dense models.
 inline constexpr char kQwen35[] = "qwen35";
-// The prefix of Hugging Face's names of its multi-token prediction (MTP) layers.
-inline constexpr char kHfMtp[] = "mtp.";
 
 // How a tensor's layout in GGUF differs from Hugging Face's.
 enum class GgufLayout {

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
 
@@ -277,10 +276,8 @@ absl::Status ConvertHfToGguf(const HfDirectory& model, const std::string& path,
   ZEROTH_ASSIGN_OR_RETURN(
       const std::vector<TensorCopy> copies,
       PlanExport(model.weights(), metadata, options.mix ? DType::kFloat16 : options.dtype));
-  if (notes != nullptr && metadata.Has(absl::StrCat(kQwen35, ".block_count"))) {
-    const std::vector<std::string> names = model.weights().names();
-    const auto is_mtp = [](const std::string& name) { return absl::StartsWith(name, kHfMtp); };
-    NoteMtp(std::count_if(names.begin(), names.end(), is_mtp), notes);
+  if (notes != nullptr) {
+    NoteMtp(std::ranges::count_if(model.weights().names(), IsMtpTensor), notes);
   }
   // transformers' defaults differ between the families.
   const bool tied_by_default = metadata.Has("gpt2.block_count") ||

@@ -19,20 +19,11 @@ constexpr size_t kFirstHeadBytes = size_t{256} << 10;
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<GgufFile>> GgufFile::Open(const std::string& path) {
-  return OpenFile(path, /*with_blocks=*/false);
-}
-
-absl::StatusOr<std::unique_ptr<GgufFile>> GgufFile::OpenWithBlocks(const std::string& path) {
-  return OpenFile(path, /*with_blocks=*/true);
-}
-
-absl::StatusOr<std::unique_ptr<GgufFile>> GgufFile::OpenFile(const std::string& path,
-                                                             bool with_blocks) {
+absl::StatusOr<std::unique_ptr<GgufFile>> GgufFile::Open(const std::string& path, GgufTypes types) {
   ZEROTH_ASSIGN_OR_RETURN(RandomAccessFile file, RandomAccessFile::Open(path));
   for (size_t bytes = kFirstHeadBytes;; bytes *= 2) {
     ZEROTH_ASSIGN_OR_RETURN(const std::vector<uint8_t> head, file.ReadHead(bytes));
-    absl::StatusOr<GgufHeader> header = ParseGgufHeader(head, file.size(), path, with_blocks);
+    absl::StatusOr<GgufHeader> header = ParseGgufHeader(head, file.size(), path, types);
     if (absl::IsOutOfRange(header.status())) continue;
     ZEROTH_RETURN_IF_ERROR(header.status());
     return std::unique_ptr<GgufFile>(new GgufFile(std::move(file), *std::move(header)));

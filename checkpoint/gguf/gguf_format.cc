@@ -8,7 +8,6 @@
 #include <limits>
 #include <type_traits>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
@@ -185,29 +184,27 @@ absl::Status ReadPair(Reader& reader, GgufMetadata* metadata) {
   return absl::OkStatus();
 }
 
-// Returns the format of ggml's type `number`; kNone if it cannot be unpacked.
-PackedFormat FormatOfGgml(uint32_t number) {
-  for (const PackedFormat format : kGgufFormats) {
-    if (absl::AsciiStrToLower(QuantizedTypeName(number)) == PackedFormatName(format)) return format;
-  }
-  return PackedFormat::kNone;
-}
-
-// The bytes of the blocks of a tensor.
-absl::StatusOr<int64_t> BytesOfBlocks(PackedFormat format, const std::vector<int64_t>& dims) {
+// The bytes of the blocks of a tensor of ggml's quantised type `number`.
+absl::StatusOr<int64_t> BytesOfBlocks(uint32_t number, const std::vector<int64_t>& dims) {
   // First, since a Shape must not overflow.
   ZEROTH_ASSIGN_OR_RETURN(const int64_t bytes, SafetensorsBytes(SafetensorsDType::kI8, dims));
-  const PackedShape one = {format};
-  if (dims.empty() || dims.back() % one.block() != 0) {
-    return InvalidArgument("shape ", Shape(dims).ToString(), " in ", PackedFormatName(format),
-                           ", expected rows of whole blocks of ", one.block());
+  const GgufBlockSize block = SizeOfQuantizedType(number);
+  if (dims.empty() || dims.back() % block.elements != 0) {
+    return InvalidArgument("shape ", Shape(dims).ToString(), " in ", QuantizedTypeName(number),
+                           ", expected rows of whole blocks of ", block.elements);
   }
-  return bytes / one.block() * one.block_bytes();
+  // A block of few elements may have more bytes than elements.
+  const int64_t blocks = bytes / block.elements;
+  if (blocks > std::numeric_limits<int64_t>::max() / block.bytes) {
+    return InvalidArgument("shape ", Shape(dims).ToString(), " in ", QuantizedTypeName(number),
+                           " has more bytes than 63 bits can count");
+  }
+  return blocks * block.bytes;
 }
 
-// Reads a tensor's declaration. Its range is not yet compared with the file. Sets `format` unless
-// it is null.
-absl::StatusOr<SafetensorsEntry> ReadEntry(Reader& reader, PackedFormat* format) {
+// Reads a tensor's declaration, and `type`, its number. Its range is not yet compared with the
+// file.
+absl::StatusOr<SafetensorsEntry> ReadEntry(Reader& reader, GgufTypes types, uint32_t& type) {
   uint32_t rank = 0;
   ZEROTH_RETURN_IF_ERROR(reader.Read(&rank));
   if (rank > kMaxGgufRank) {
@@ -223,16 +220,16 @@ absl::StatusOr<SafetensorsEntry> ReadEntry(Reader& reader, PackedFormat* format)
     dims.push_back(static_cast<int64_t>(dim));
   }
   std::reverse(dims.begin(), dims.end());
-  uint32_t type = 0;
   uint64_t offset = 0;
   ZEROTH_RETURN_IF_ERROR(reader.Read(&type));
   ZEROTH_RETURN_IF_ERROR(reader.Read(&offset));
   SafetensorsEntry entry;
-  if (format != nullptr) *format = FormatOfGgml(type);
+  const bool unpackable = FormatOfQuantizedType(type) != PackedFormat::kNone;
   int64_t bytes = 0;
-  if (format != nullptr && *format != PackedFormat::kNone) {
-    entry.dtype = SafetensorsDType::kF32;
-    ZEROTH_ASSIGN_OR_RETURN(bytes, BytesOfBlocks(*format, dims));
+  if ((types != GgufTypes::kPlain && unpackable) ||
+      (types == GgufTypes::kAll && !QuantizedTypeName(type).empty())) {
+    entry.dtype = unpackable ? SafetensorsDType::kF32 : SafetensorsDType::kU8;
+    ZEROTH_ASSIGN_OR_RETURN(bytes, BytesOfBlocks(type, dims));
   } else {
     ZEROTH_ASSIGN_OR_RETURN(entry.dtype, DTypeOfGgml(type));
     ZEROTH_ASSIGN_OR_RETURN(bytes, SafetensorsBytes(entry.dtype, dims));
@@ -246,20 +243,24 @@ absl::StatusOr<SafetensorsEntry> ReadEntry(Reader& reader, PackedFormat* format)
   return entry;
 }
 
-absl::Status ReadTensor(Reader& reader, bool with_blocks, GgufHeader* header) {
+absl::Status ReadTensor(Reader& reader, GgufTypes types, GgufHeader* header) {
   std::string name;
   ZEROTH_RETURN_IF_ERROR(reader.Read(&name));
   if (name.empty() || name.size() > kMaxGgufKey) {
     return InvalidArgument("a tensor name of ", name.size(), " bytes before byte ",
                            reader.position(), ", expected 1 to ", kMaxGgufKey);
   }
-  PackedFormat format = PackedFormat::kNone;
-  auto entry = ReadEntry(reader, with_blocks ? &format : nullptr);
+  uint32_t type = 0;
+  auto entry = ReadEntry(reader, types, type);
   if (!entry.ok()) return Annotate(entry.status(), absl::StrCat("tensor ", EscapeForMessage(name)));
   if (!header->tensors.emplace(name, *std::move(entry)).second) {
     return InvalidArgument("tensor ", EscapeForMessage(name), " appears twice");
   }
-  if (format != PackedFormat::kNone) header->blocks[name] = format;
+  if (const absl::string_view quantized = QuantizedTypeName(type); !quantized.empty()) {
+    header->quantized[name] = quantized;
+    const PackedFormat format = FormatOfQuantizedType(type);
+    if (format != PackedFormat::kNone) header->blocks[name] = format;
+  }
   return absl::OkStatus();
 }
 
@@ -300,7 +301,7 @@ absl::Status CheckVersion(uint32_t version) {
 }
 
 absl::StatusOr<GgufHeader> Parse(absl::Span<const uint8_t> head, size_t file_bytes,
-                                 const std::string& path, bool with_blocks) {
+                                 const std::string& path, GgufTypes types) {
   Reader reader(head, file_bytes);
   uint32_t version = 0;
   uint64_t tensors = 0;
@@ -316,7 +317,7 @@ absl::StatusOr<GgufHeader> Parse(absl::Span<const uint8_t> head, size_t file_byt
   for (uint64_t i = 0; i < pairs; ++i) ZEROTH_RETURN_IF_ERROR(ReadPair(reader, &header.metadata));
   ZEROTH_RETURN_IF_ERROR(CheckCount(reader, tensors, kMinTensorBytes, "tensors"));
   for (uint64_t i = 0; i < tensors; ++i) {
-    ZEROTH_RETURN_IF_ERROR(ReadTensor(reader, with_blocks, &header));
+    ZEROTH_RETURN_IF_ERROR(ReadTensor(reader, types, &header));
   }
   ZEROTH_ASSIGN_OR_RETURN(const int64_t alignment, GgufAlignment(header.metadata));
   const auto end = static_cast<int64_t>(reader.position());
@@ -345,8 +346,8 @@ bool HasGgufMagic(absl::Span<const uint8_t> head) {
 }
 
 absl::StatusOr<GgufHeader> ParseGgufHeader(absl::Span<const uint8_t> head, size_t file_bytes,
-                                           const std::string& path, bool with_blocks) {
-  absl::StatusOr<GgufHeader> header = Parse(head, file_bytes, path, with_blocks);
+                                           const std::string& path, GgufTypes types) {
+  absl::StatusOr<GgufHeader> header = Parse(head, file_bytes, path, types);
   if (!header.ok()) return Annotate(header.status(), path);
   return header;
 }

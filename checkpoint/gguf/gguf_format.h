@@ -116,6 +116,10 @@ class GgufMetadata {
 // Quantised tensors of a file that can be unpacked, by name.
 using GgufPackedTensors = std::map<std::string, PackedFormat, std::less<>>;
 
+// The types of tensors that a reader accepts. kPlain: those of one number for each element.
+// kUnpackable: also the blocks of kGgufFormats. kAll: all types of ggml, for listing them.
+enum class GgufTypes { kPlain, kUnpackable, kAll };
+
 struct GgufHeader {
   GgufMetadata metadata;
   // Shapes are row-major, so the last dimension is the file's first. Ranges count from
@@ -124,6 +128,9 @@ struct GgufHeader {
   // The quantised tensors among `tensors`. Their entries have dtype F32, which reads return, but
   // the byte ranges of the quantised blocks.
   GgufPackedTensors blocks;
+  // ggml's names of the types of all quantised tensors, "Q4_K" or "IQ4_NL". Those that are not in
+  // `blocks` have dtype U8, which no read converts.
+  std::map<std::string, absl::string_view, std::less<>> quantized;
   // Offset of the first data byte in the file.
   int64_t data_begin = 0;
 };
@@ -147,6 +154,11 @@ std::string EscapeForMessage(absl::string_view text);
 // "Q4_K" for ggml's number of that quantised type; empty if `number` is not a quantised type.
 absl::string_view QuantizedTypeName(uint32_t number);
 
+// Returns the size of a block of that quantised type; aborts for other numbers.
+GgufBlockSize SizeOfQuantizedType(uint32_t number);
+// Returns the format of the blocks of ggml's type `number`; kNone if they cannot be unpacked.
+PackedFormat FormatOfQuantizedType(uint32_t number);
+
 // Returns the element type that ggml's `number` means. Unimplemented for quantised types, with the
 // type's name and what to do; InvalidArgument for a number that ggml does not have.
 absl::StatusOr<SafetensorsDType> DTypeOfGgml(uint32_t number);
@@ -161,11 +173,11 @@ bool HasGgufMagic(absl::Span<const uint8_t> head);
 // allocated for it, so no file costs more memory than a small multiple of its size. On success
 // every tensor's range lies in the file, is aligned, has exactly the size of its shape and type,
 // and no two ranges overlap. InvalidArgument names the path, the key or tensor, and the byte;
-// Unimplemented names a tensor's quantised type; OutOfRange: the header is longer than `head`.
-// `with_blocks`: the types of kGgufFormats are not refused, except for rows that are not whole
-// blocks (InvalidArgument).
+// Unimplemented names a tensor's quantised type, unless `types` accepts it; OutOfRange: the header
+// is longer than `head`. Rows that are not whole blocks are InvalidArgument.
 absl::StatusOr<GgufHeader> ParseGgufHeader(absl::Span<const uint8_t> head, size_t file_bytes,
-                                           const std::string& path, bool with_blocks = false);
+                                           const std::string& path,
+                                           GgufTypes types = GgufTypes::kPlain);
 // The value of general.alignment, or its default. InvalidArgument if it is not a power of two as
 // u32.
 absl::StatusOr<int64_t> GgufAlignment(const GgufMetadata& metadata);
@@ -175,28 +187,31 @@ absl::StatusOr<int64_t> GgufAlignment(const GgufMetadata& metadata);
 class GgufFile final : public TensorFile {
  public:
   // NotFound or PermissionDenied from the file system; else as ParseGgufHeader says.
-  static absl::StatusOr<std::unique_ptr<GgufFile>> Open(const std::string& path);
-  // Like Open, but accepts tensors in blocks of kGgufFormats. ReadElements dequantises them, and
-  // RawBytes reads the blocks.
-  static absl::StatusOr<std::unique_ptr<GgufFile>> OpenWithBlocks(const std::string& path);
+  // ReadElements dequantises blocks, and RawBytes reads them as they are.
+  static absl::StatusOr<std::unique_ptr<GgufFile>> Open(const std::string& path,
+                                                        GgufTypes types = GgufTypes::kPlain);
 
   absl::Status ReadElements(absl::string_view name, int64_t begin,
                             absl::Span<float> out) const override;
 
   const GgufMetadata& metadata() const { return metadata_; }
   const GgufPackedTensors& blocks() const { return blocks_; }
+  // Returns ggml's name of a quantised tensor's type; empty for other tensors.
+  absl::string_view QuantizedTypeOf(absl::string_view tensor) const {
+    const auto found = quantized_.find(tensor);
+    return found == quantized_.end() ? absl::string_view() : found->second;
+  }
 
  private:
   GgufFile(RandomAccessFile file, GgufHeader header)
       : TensorFile(std::move(file), header.data_begin, std::move(header.tensors)),
         metadata_(std::move(header.metadata)),
-        blocks_(std::move(header.blocks)) {}
-
-  static absl::StatusOr<std::unique_ptr<GgufFile>> OpenFile(const std::string& path,
-                                                            bool with_blocks);
+        blocks_(std::move(header.blocks)),
+        quantized_(std::move(header.quantized)) {}
 
   const GgufMetadata metadata_;
   const GgufPackedTensors blocks_;
+  const std::map<std::string, absl::string_view, std::less<>> quantized_;
 };
 
 // Serializes the header of a file, up to and including the padding before the data. `tensors` are

@@ -9,6 +9,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -63,10 +64,10 @@ class Bytes {
   std::string text_;
 };
 
-absl::StatusOr<GgufHeader> Parse(const std::string& text, bool with_blocks = false) {
+absl::StatusOr<GgufHeader> Parse(const std::string& text, GgufTypes types = GgufTypes::kPlain) {
   return ParseGgufHeader(
       absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(text.data()), text.size()), text.size(),
-      "m.gguf", with_blocks);
+      "m.gguf", types);
 }
 
 void ExpectRefused(const std::string& text, const std::string& message,
@@ -189,15 +190,36 @@ TEST(GgufFormatTest, RefusesBadTensors) {
   ExpectRefused(one({uint64_t{1} << 40, uint64_t{1} << 40}, 0, 0), "tensor \"w\"");
   ExpectRefused(one({1}, 0, std::numeric_limits<uint64_t>::max() - 31), "does not fit 63 bits");
   ExpectRefused(one({32}, 12, 0), "quantised as Q4_K", absl::StatusCode::kUnimplemented);
-  EXPECT_THAT(std::string(Parse(one({32}, 12, 0), /*with_blocks=*/true).status().message()),
+  EXPECT_THAT(std::string(Parse(one({32}, 12, 0), GgufTypes::kUnpackable).status().message()),
               HasSubstr("expected rows of whole blocks of 256"));
-  EXPECT_THAT(std::string(Parse(one({64}, 8, 0), /*with_blocks=*/true).status().message()),
+  EXPECT_THAT(std::string(Parse(one({64}, 8, 0), GgufTypes::kUnpackable).status().message()),
               HasSubstr("is it truncated?"));
-  EXPECT_TRUE(Parse(one({32}, 8, 0), /*with_blocks=*/true).ok());
-  EXPECT_TRUE(Parse(one({32}, 6, 0), /*with_blocks=*/true).ok()) << "Q5_0";
-  EXPECT_EQ(Parse(one({32}, 20, 0), /*with_blocks=*/true).status().code(),
+  EXPECT_TRUE(Parse(one({32}, 8, 0), GgufTypes::kUnpackable).ok());
+  EXPECT_TRUE(Parse(one({32}, 6, 0), GgufTypes::kUnpackable).ok()) << "Q5_0";
+  EXPECT_EQ(Parse(one({32}, 20, 0), GgufTypes::kUnpackable).status().code(),
             absl::StatusCode::kUnimplemented)
       << "IQ4_NL";
+  // The sizes are those of gguf.GGML_QUANT_SIZES of the package gguf 0.19.
+  for (const auto& [type, elements, bytes] :
+       {std::tuple(2u, 32u, 18u), std::tuple(15u, 256u, 292u), std::tuple(16u, 256u, 66u),
+        std::tuple(17u, 256u, 74u), std::tuple(18u, 256u, 98u), std::tuple(19u, 256u, 50u),
+        std::tuple(20u, 32u, 18u), std::tuple(21u, 256u, 110u), std::tuple(22u, 256u, 82u),
+        std::tuple(23u, 256u, 136u), std::tuple(29u, 256u, 56u), std::tuple(34u, 256u, 54u),
+        std::tuple(35u, 256u, 66u), std::tuple(39u, 32u, 17u), std::tuple(40u, 64u, 36u),
+        std::tuple(41u, 128u, 18u)}) {
+    const std::string declared = Bytes(1, 0).Tensor("w", {elements, 3}, type, 0).Align(32).text();
+    const auto listed = Parse(declared + std::string(3 * bytes, 'x'), GgufTypes::kAll);
+    ASSERT_TRUE(listed.ok()) << type << listed.status();
+    EXPECT_EQ(listed->quantized.at("w"), QuantizedTypeName(type));
+    EXPECT_THAT(
+        std::string(
+            Parse(declared + std::string(3 * bytes - 1, 'x'), GgufTypes::kAll).status().message()),
+        HasSubstr("is it truncated?"))
+        << type;
+  }
+  EXPECT_THAT(std::string(Parse(one({16}, 20, 0), GgufTypes::kAll).status().message()),
+              HasSubstr("[16] in IQ4_NL, expected rows of whole blocks of 32"));
+  ExpectRefused(one({32}, 4, 0), "unknown type 4");
   ExpectRefused(one({32}, 999, 0), "unknown type 999");
   const auto two = [](const std::string& name, uint64_t offset) {
     return Bytes(2, 0).Tensor("a", {16}, 0, 0).Tensor(name, {4}, 0, offset).Align(32).text() +

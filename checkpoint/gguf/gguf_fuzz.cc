@@ -28,7 +28,7 @@ void CheckRanges(const GgufHeader& header, int64_t file_bytes) {
 }
 
 bool Run(absl::Span<const uint8_t> bytes) {
-  ParseGgufHeader(bytes, bytes.size(), "fuzz", /*with_blocks=*/true).status().IgnoreError();
+  ParseGgufHeader(bytes, bytes.size(), "fuzz", GgufTypes::kAll).status().IgnoreError();
   const absl::StatusOr<GgufHeader> header = ParseGgufHeader(bytes, bytes.size(), "fuzz");
   if (!header.ok()) return false;
   CheckRanges(*header, static_cast<int64_t>(bytes.size()));

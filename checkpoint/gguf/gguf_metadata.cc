@@ -2,15 +2,18 @@
 //
 // The values and element types that a GGUF file can have.
 
+#include <algorithm>
 #include <array>
 #include <limits>
 #include <optional>
 #include <type_traits>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/checkpoint/gguf/gguf_format.h"
+#include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
@@ -33,16 +36,38 @@ constexpr std::array<PlainType, 8> kPlain = {{{0, SafetensorsDType::kF32},
 struct QuantisedType {
   uint32_t number;
   absl::string_view name;
+  // Of the types that are not among kGgufFormats, as in ggml-common.h.
+  GgufBlockSize block = {0, 0};
 };
 
 // Only the types of kGgufFormats can be read, and only those of GgufBlock can be written. The
-// others are listed for messages.
-constexpr std::array<QuantisedType, 24> kQuantised = {
-    {{2, "Q4_0"},   {3, "Q4_1"},    {6, "Q5_0"},     {7, "Q5_1"},    {8, "Q8_0"},
-     {9, "Q8_1"},   {10, "Q2_K"},   {11, "Q3_K"},    {12, "Q4_K"},   {13, "Q5_K"},
-     {14, "Q6_K"},  {15, "Q8_K"},   {16, "IQ2_XXS"}, {17, "IQ2_XS"}, {18, "IQ3_XXS"},
-     {19, "IQ1_S"}, {20, "IQ4_NL"}, {21, "IQ3_S"},   {22, "IQ2_S"},  {23, "IQ4_XS"},
-     {29, "IQ1_M"}, {34, "TQ1_0"},  {35, "TQ2_0"},   {39, "MXFP4"}}};
+// others are here for messages and lists.
+constexpr std::array<QuantisedType, 26> kQuantised = {{{2, "Q4_0"},
+                                                       {3, "Q4_1"},
+                                                       {6, "Q5_0"},
+                                                       {7, "Q5_1"},
+                                                       {8, "Q8_0"},
+                                                       {9, "Q8_1", {32, 36}},
+                                                       {10, "Q2_K"},
+                                                       {11, "Q3_K"},
+                                                       {12, "Q4_K"},
+                                                       {13, "Q5_K"},
+                                                       {14, "Q6_K"},
+                                                       {15, "Q8_K", {256, 292}},
+                                                       {16, "IQ2_XXS", {256, 66}},
+                                                       {17, "IQ2_XS", {256, 74}},
+                                                       {18, "IQ3_XXS", {256, 98}},
+                                                       {19, "IQ1_S", {256, 50}},
+                                                       {20, "IQ4_NL", {32, 18}},
+                                                       {21, "IQ3_S", {256, 110}},
+                                                       {22, "IQ2_S", {256, 82}},
+                                                       {23, "IQ4_XS", {256, 136}},
+                                                       {29, "IQ1_M", {256, 56}},
+                                                       {34, "TQ1_0", {256, 54}},
+                                                       {35, "TQ2_0", {256, 66}},
+                                                       {39, "MXFP4"},
+                                                       {40, "NVFP4", {64, 36}},
+                                                       {41, "Q1_0", {128, 18}}}};
 
 constexpr const char* kTypeNames[] = {"u8",   "i8",     "u16",   "i16", "u32", "i32", "f32",
                                       "bool", "string", "array", "u64", "i64", "f64"};
@@ -158,6 +183,22 @@ absl::string_view QuantizedTypeName(uint32_t number) {
     if (quantised.number == number) return quantised.name;
   }
   return "";
+}
+
+PackedFormat FormatOfQuantizedType(uint32_t number) {
+  for (const PackedFormat format : kGgufFormats) {
+    if (absl::AsciiStrToLower(QuantizedTypeName(number)) == PackedFormatName(format)) return format;
+  }
+  return PackedFormat::kNone;
+}
+
+GgufBlockSize SizeOfQuantizedType(uint32_t number) {
+  if (const PackedShape one = {FormatOfQuantizedType(number)}; one.format != PackedFormat::kNone) {
+    return {one.block(), one.block_bytes()};
+  }
+  const auto* const type = std::ranges::find(kQuantised, number, &QuantisedType::number);
+  ZEROTH_CHECK(type != kQuantised.end());
+  return type->block;
 }
 
 absl::StatusOr<SafetensorsDType> DTypeOfGgml(uint32_t number) {

@@ -96,7 +96,8 @@ absl::Status GgufWeights::ReadBlocks(absl::string_view name, int64_t begin,
 }
 
 absl::StatusOr<HfDirectory> OpenGgufModel(const std::string& path) {
-  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<GgufFile> file, GgufFile::OpenWithBlocks(path));
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<GgufFile> file,
+                          GgufFile::Open(path, GgufTypes::kUnpackable));
   ZEROTH_ASSIGN_OR_RETURN(GgufImport import, PlanGgufImport(*file));
   TensorEntries tensors;
   for (size_t i = 0; i < import.copies.size(); ++i) {

@@ -13,6 +13,7 @@
 
 #include "zeroth/checkpoint/gguf/gguf_config.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/formats/hugging_face.h"
 
 namespace zeroth {
 namespace {
@@ -39,8 +40,6 @@ struct Family {
   std::vector<Row> inside;
   // Names of tensors of a block that hold no parameters.
   std::vector<absl::string_view> ignored;
-  // The prefix of names that are left out; empty: none.
-  absl::string_view left_out = "";
 };
 
 constexpr absl::string_view kGgufBlock = "blk.";
@@ -107,8 +106,7 @@ Family Qwen35(const std::vector<Row>& feed_forward) {
        {"linear_attn.dt_bias", "ssm_dt.bias", value_rows, true, true, linear},
        {"linear_attn.norm", "ssm_norm", same, false, false, linear},
        {"linear_attn.out_proj", "ssm_out", GgufLayout::kValueColumns, false, false, linear}},
-      {},
-      kHfMtp};
+      {}};
   family.inside.insert(family.inside.end(), feed_forward.begin(), feed_forward.end());
   return family;
 }
@@ -283,7 +281,7 @@ absl::StatusOr<std::string> GgufNamingOf(const GgufMetadata& metadata) {
 absl::StatusOr<std::optional<GgufTensorName>> GgufNameOf(absl::string_view naming,
                                                          absl::string_view hf_name) {
   ZEROTH_ASSIGN_OR_RETURN(const Family* const family, FindFamily(naming));
-  if (!family->left_out.empty() && absl::StartsWith(hf_name, family->left_out)) return std::nullopt;
+  if (IsMtpTensor(hf_name)) return std::nullopt;
   absl::string_view rest = hf_name;
   const bool prefixed = absl::ConsumePrefix(&rest, family->hf_prefix);
   absl::string_view number;

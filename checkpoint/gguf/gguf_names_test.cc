@@ -141,6 +141,7 @@ TEST(GgufNamesTest, WhatHoldsNoParametersHasNoName) {
   EXPECT_FALSE(GgufNameOf("llama", "model.layers.1.self_attn.rotary_emb.inv_freq")->has_value());
   EXPECT_FALSE(HfNameOf("llama", "rope_freqs.weight")->has_value());
   EXPECT_FALSE(GgufNameOf("qwen35", "mtp.layers.0.self_attn.q_proj.weight")->has_value());
+  EXPECT_FALSE(GgufNameOf("qwen35", "model.mtp.fc.weight")->has_value());
 }
 
 TEST(GgufNamesTest, RefusesOthers) {

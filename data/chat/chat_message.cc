@@ -20,12 +20,15 @@ absl::Status CheckTurns(absl::Span<const ChatMessage> messages, absl::string_vie
     const ChatMessage& message = messages[i];
     const bool is_tool = message.role == "tool";
     if (message.role != expected && !(is_tool && may_be_tool)) {
+      const bool is_first = i == 0 || (i == 1 && messages[0].role == "system");
       return InvalidArgument(
           "message ", i + 1, " is of ", Excerpt(message.role), ", expected ",
           may_be_tool ? "tool or " : "", expected,
           expected == "tool" || is_tool
               ? ": messages of tools directly follow the assistant's \"tool_calls\""
-              : ": after a message of the system, or none, user and assistant take turns");
+              : ": after a message of the system, or none, user and assistant take turns",
+          is_first && expected == "user" ? "; remove what stands before the user's first message"
+                                         : "");
     }
     const bool calls = !message.tool_calls.empty();
     if (calls) {
@@ -41,7 +44,8 @@ absl::Status CheckTurns(absl::Span<const ChatMessage> messages, absl::string_vie
   const absl::string_view role = messages.back().role;
   if (role == last || (last == "user" && role == "tool")) return absl::OkStatus();
   return InvalidArgument("the last message is of ", Excerpt(messages.back().role),
-                         ", expected one of \"", last, "\"");
+                         ", expected one of \"", last, "\"",
+                         last == "assistant" ? "; remove what follows the assistant's last" : "");
 }
 
 }  // namespace zeroth

@@ -147,9 +147,8 @@ class ChatTemplate {
 // `choice` is a name, the path of a .jinja file, or "auto": the template beside the tokenizer at
 // `tokenizer_path`, a directory or a file in it. That is chat_template.jinja, or otherwise
 // "chat_template" of tokenizer_config.json; conversations with tools use the one named tool_use, if
-// there is one (see ReadHfChatTemplate). NotFound if there is none, naming `owner`, or
-// `tokenizer_path` if that is empty: files of a GGUF file's tokenizer lie in a temporary directory.
-// Other errors name the file.
+// there is one (see ReadHfChatTemplate). NotFound if there is none. Messages name the file, or
+// `owner` unless that is empty: files of a GGUF file's tokenizer lie in a temporary directory.
 absl::StatusOr<ChatTemplate> OpenChatTemplate(absl::string_view choice,
                                               const std::string& tokenizer_path,
                                               const Tokenizer& tokenizer,

@@ -209,7 +209,8 @@ TEST(ChatTemplateTest, TemplatesThatCannotBeUsedAreRefused) {
             "no "
             "special token"},
            {"{% for m in messages %}{{ m.text }}<|im_end|>{% endfor %}",
-            "expected the content of each in turn; it does not write (user1)"}}) {
+            "expected the content of each in turn; it does not write (user1). A template gets "
+            "messages with role and content, also for ShareGPT's from and value"}}) {
     const auto chat = ChatTemplate::FromJinja(jinja, *tokenizer);
     EXPECT_EQ(chat.status().code(), absl::StatusCode::kInvalidArgument) << jinja;
     EXPECT_THAT(chat.status().message(), HasSubstr(text));
@@ -778,10 +779,16 @@ TEST(ChatTemplateTest, SpeakersTakeTurns) {
   const auto chat = ChatTemplate::Named("chatml", *tokenizer);
   const std::vector<std::pair<std::vector<ChatMessage>, std::string>> cases = {
       {{}, "has no message"},
-      {{{"assistant", "x"}}, "message 1 is of \"assistant\", expected user"},
+      {{{"assistant", "x"}},
+       "message 1 is of \"assistant\", expected user: after a message of the system, or none, user "
+       "and assistant take turns; remove what stands before the user's first message"},
+      {{{"system", "s"}, {"assistant", "x"}},
+       "; remove what stands before the user's first message"},
       {{{"user", "x"}, {"user", "y"}}, "message 2 is of \"user\", expected assistant"},
       {{{"user", "x"}, {"system", "y"}}, "message 2 is of \"system\""},
-      {{{"user", "x"}, {"assistant", "y"}, {"user", "z"}}, "the last message is of \"user\""},
+      {{{"user", "x"}, {"assistant", "y"}, {"user", "z"}},
+       "the last message is of \"user\", expected one of \"assistant\"; remove what follows the "
+       "assistant's last"},
       {{{"system", "x"}}, "the last message is of \"system\""}};
   for (const auto& [messages, text] : cases) {
     const auto written = chat->Render(messages);
@@ -820,6 +827,8 @@ TEST(ChatTemplateTest, OpensWhatIsBesideATokenizer) {
   dir.Write("tokenizer_config.json", R"({"chat_template": "{{ '<start_of_turn>' }}"})");
   EXPECT_THAT(OpenChatTemplate("auto", dir.path(), *tokenizer).status().message(),
               HasSubstr("tokenizer_config.json"));
+  EXPECT_THAT(OpenChatTemplate("auto", dir.path(), *tokenizer, "m.gguf").status().message(),
+              HasSubstr("m.gguf: the chat template "));
   const std::string chatml = ChatMlJinja("{{- bos_token }}");
   const nlohmann::json tools = {{"name", "tools"}, {"template", "[INST]"}};
   const nlohmann::json plain = {{"name", "default"}, {"template", chatml}};

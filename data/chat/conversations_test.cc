@@ -248,7 +248,7 @@ TEST_F(ConversationsTest, BadConversationsNameTheirLine) {
        "message 1 of the user says that it is learned, but --loss_on=assistant decides"},
       {R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}],
            "system": "Be kind."})",
-       "has \"system\", which is not read"},
+       "has \"system\", which is not read; write it as the first message, of the role system, or"},
       {R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}],
            "weight": 0})",
        "has \"weight\", which is not read"},

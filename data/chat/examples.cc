@@ -277,11 +277,12 @@ absl::Status CheckKeys(RecordKind kind, const nlohmann::ordered_json& json, bool
     const auto found = json.find(std::string(key));
     if (found == json.end() || IsEmptyValue(*found)) continue;
     if (IsLossMaskKey(key) && ReadLossMask(key, *found).value_or(false)) continue;
-    return InvalidArgument("has \"", key, "\", which is not read; ",
-                           key == "functions" ? "--data_columns=tools=functions reads it as "
-                                                "\"tools\""
-                                              : "leave the key out if it says nothing about what "
-                                                "is to be learned");
+    return InvalidArgument(
+        "has \"", key, "\", which is not read; ",
+        key == "functions" ? "--data_columns=tools=functions reads it as \"tools\""
+        : key == "system"
+            ? "write it as the first message, of the role system, or leave the key out"
+            : "leave the key out if it says nothing about what is to be learned");
   }
   return absl::OkStatus();
 }

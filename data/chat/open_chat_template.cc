@@ -92,7 +92,9 @@ absl::StatusOr<ChatTemplate> OpenChatTemplate(absl::string_view choice,
   ZEROTH_ASSIGN_OR_RETURN(const SpecialTokens tokens, ReadSpecialTokens(directory, tokenizer));
   absl::StatusOr<ChatTemplate> result =
       ChatTemplate::FromJinja(found.jinja, tokenizer, tokens, found.tool_use);
-  if (!result.ok()) return Annotate(result.status(), found.path);
+  if (!result.ok()) {
+    return Annotate(result.status(), is_file || owner.empty() ? found.path : owner);
+  }
   return result;
 }
 

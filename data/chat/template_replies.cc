@@ -168,7 +168,9 @@ absl::Status ChatTemplate::Probe(const ChatTools& tools) {
     return InvalidArgument("the chat template writes ", Excerpt(text),
                            " for four messages, expected the content of each in turn; it does not "
                            "write ",
-                           message.content);
+                           message.content,
+                           ". A template gets messages with role and content, also for ShareGPT's "
+                           "from and value");
   }
   const absl::string_view after_last = text.substr(places[3] + talk[3].content.size());
   const size_t earlier = places[1] + talk[1].content.size();

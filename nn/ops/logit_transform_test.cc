@@ -206,8 +206,9 @@ TEST(TransformLogitsTest, RefusesATransformAndACap) {
   const ScaledSilu transform(1);
   const Tensor logits = bench.Upload(Shape({1}), {1});
   EXPECT_EQ(TransformLogits(*bench.context, logits, /*cap=*/2, &transform, logits),
-            absl::UnimplementedError("logits: the model has LogitCap() = 2 and a "
-                                     "logit_transform(); expected one of them"));
+            absl::UnimplementedError(
+                "logits: the model has LogitCap() = 2 and a logit_transform(), expected one of "
+                "them; apply the cap in the transform, and return 0 from LogitCap()"));
 }
 
 }  // namespace

@@ -86,10 +86,17 @@ absl::StatusOr<Question> ParseQuestion(const JsonRecord& record) {
   return question;
 }
 
-// Returns the log-likelihood of an ending.
-absl::StatusOr<double> Score(const Tokenizer& tokenizer, const std::string& context,
-                             const std::string& ending, int64_t max_length,
-                             LikelihoodFunction likelihood) {
+// The likelihood of an ending, or of the learned tokens of an answer.
+struct AnswerScore {
+  double sum = 0;  // of -log p
+  int64_t tokens = 0;
+
+  double mean() const { return sum / static_cast<double>(std::max<int64_t>(1, tokens)); }
+};
+
+absl::StatusOr<AnswerScore> ScoreEnding(const Tokenizer& tokenizer, const std::string& context,
+                                        const std::string& ending, int64_t max_length,
+                                        LikelihoodFunction likelihood) {
   // Spaces at the end of a context belong to the token after them.
   const absl::string_view stripped = absl::StripTrailingAsciiWhitespace(context);
   ZEROTH_ASSIGN_OR_RETURN(std::vector<int32_t> given, stripped.empty()
@@ -113,16 +120,8 @@ absl::StatusOr<double> Score(const Tokenizer& tokenizer, const std::string& cont
   ZEROTH_ASSIGN_OR_RETURN(
       const double sum,
       likelihood(absl::MakeConstSpan(whole).last(static_cast<size_t>(kept)), kept - asked));
-  return -sum;
+  return AnswerScore{sum, asked};
 }
-
-// The likelihood of the learned tokens of an answer.
-struct AnswerScore {
-  double sum = 0;  // of -log p
-  int64_t tokens = 0;
-
-  double mean() const { return sum / static_cast<double>(std::max<int64_t>(1, tokens)); }
-};
 
 absl::StatusOr<AnswerScore> ScoreAnswer(absl::Span<const int32_t> ids,
                                         absl::Span<const uint8_t> marks,
@@ -193,16 +192,18 @@ double ChoiceScores::StandardError(double of) const {
 absl::StatusOr<ChoiceScores> MeasureChoices(const std::vector<Question>& questions,
                                             const Tokenizer& tokenizer, int64_t max_length,
                                             LikelihoodFunction likelihood) {
+  ChoiceScores result;
   int64_t right = 0;
   int64_t right_by_length = 0;
   for (const Question& question : questions) {
     std::vector<double> scores;
     std::vector<double> by_length;
     for (const std::string& ending : question.endings) {
-      ZEROTH_ASSIGN_OR_RETURN(const double score,
-                              Score(tokenizer, question.context, ending, max_length, likelihood));
-      scores.push_back(score);
-      by_length.push_back(score / static_cast<double>(Characters(ending)));
+      ZEROTH_ASSIGN_OR_RETURN(const AnswerScore score, ScoreEnding(tokenizer, question.context,
+                                                                   ending, max_length, likelihood));
+      scores.push_back(-score.sum);
+      by_length.push_back(-score.sum / static_cast<double>(Characters(ending)));
+      result.tokens += score.tokens;
     }
     const auto best = [](const std::vector<double>& of) {
       return static_cast<size_t>(std::max_element(of.begin(), of.end()) - of.begin());
@@ -210,7 +211,6 @@ absl::StatusOr<ChoiceScores> MeasureChoices(const std::vector<Question>& questio
     right += best(scores) == question.label ? 1 : 0;
     right_by_length += best(by_length) == question.label ? 1 : 0;
   }
-  ChoiceScores result;
   result.questions = static_cast<int64_t>(questions.size());
   const double count = static_cast<double>(result.questions);
   result.accuracy = static_cast<double>(right) / count;
@@ -233,6 +233,7 @@ absl::StatusOr<ChoiceScores> MeasurePairs(const TokenSource& rows, LikelihoodFun
           const AnswerScore answer,
           ScoreAnswer(absl::MakeConstSpan(ids).subspan(from, to - from),
                       absl::MakeConstSpan(marks).subspan(from, to - from), likelihood));
+      scores.tokens += answer.tokens;
       if ((marks[from] & kBeginsRejected) != 0) {
         ++scores.questions;
         scores.accuracy += chosen.sum < answer.sum ? 1 : 0;

@@ -58,6 +58,7 @@ struct ChoiceScores {
   double accuracy = 0;             // how often the likeliest ending is the right one
   double normalized_accuracy = 0;  // the same with likelihoods per character
   int64_t questions = 0;           // or pairs
+  int64_t tokens = 0;              // that were scored: of endings, or of answers
 
   // Returns the standard error of either accuracy p, sqrt(p (1 - p) / (n - 1)).
   double StandardError(double accuracy) const;

@@ -183,6 +183,7 @@ TEST(PairsTest, AnswersAreComparedBySumAndByMean) {
   ASSERT_TRUE(scores.ok()) << scores.status();
   EXPECT_EQ(seen, (std::vector<std::string>{"ab!$", "ab~~$", "ab~~$", "ab!$", "ab!!!!$", "ab~$"}));
   EXPECT_EQ(scores->questions, 3);
+  EXPECT_EQ(scores->tokens, 2 + 3 + 3 + 2 + 5 + 2);
   EXPECT_DOUBLE_EQ(scores->accuracy, 1.0 / 3);
   EXPECT_DOUBLE_EQ(scores->normalized_accuracy, 2.0 / 3);
 }
@@ -201,6 +202,8 @@ TEST(ChoicesTest, AreScoredWithAndWithoutTheirLength) {
       [&](absl::Span<const int32_t> tokens, int64_t from) { return model(tokens, from); });
   ASSERT_TRUE(found.ok()) << found.status();
   EXPECT_EQ(found->questions, 4);
+  // Bytes of the endings, each with the space before it.
+  EXPECT_EQ(found->tokens, (4 + 10 + 3) + (4 + 10) + (3 + 10 + 4) + (7 + 4));
   EXPECT_EQ(found->accuracy, 0.25);
   EXPECT_EQ(found->normalized_accuracy, 0.25);
   EXPECT_NEAR(found->StandardError(0.25), std::sqrt(0.25 * 0.75 / 3), 1e-15);
@@ -275,7 +278,7 @@ TEST(EvaluateProgramTest, PrintsBothAndFailsWithAMessage) {
   // 160 rows of 33 tokens, of which 32 are predicted: by windows that end at 32 and at 33.
   EXPECT_THAT(out,
               HasSubstr(" on average of 5120 tokens, in 320 windows of 32 at a stride of 16\n"));
-  EXPECT_THAT(out, HasSubstr("of 1 questions\n"));
+  EXPECT_THAT(out, HasSubstr("of 1 questions, 12 tokens scored in "));
   ASSERT_TRUE(run(absl::StrCat(model,
                                "--json --data=tests/testdata/llama_tiny/tokens.npy --seq_len=32 "
                                "--stride=16 --multiple_choice=",
@@ -290,6 +293,8 @@ TEST(EvaluateProgramTest, PrintsBothAndFailsWithAMessage) {
   const nlohmann::json& choices = json["multiple_choice"];
   EXPECT_THAT(out, HasSubstr(absl::StrFormat("acc %.4f ", choices["accuracy"].get<double>())));
   EXPECT_EQ(choices["questions"], 1);
+  EXPECT_EQ(choices["tokens"], 12);
+  EXPECT_GT(choices["seconds"], 0);
   EXPECT_EQ(choices["accuracy_error"], 0);
   EXPECT_FALSE(run(model));
   EXPECT_THAT(ReadTestFile(dir.File("err")), HasSubstr("error: nothing to measure"));

@@ -111,6 +111,7 @@ absl::Status PrintTopK(LoadedModel& loaded, const Tokenizer* tokenizer, const st
   }
   data_options.chat_template = absl::GetFlag(FLAGS_chat_template);
   data_options.tokenizer_path = loaded.TokenizerPath();
+  data_options.tokenizer_owner = loaded.TokenizerOwner();
   data_options.seq_len = options.loader.seq_len;
   ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<const Mixture> data,
                           OpenMixture(absl::GetFlag(FLAGS_data), data_options));
@@ -166,12 +167,15 @@ absl::Status PrintPerplexity(LoadedModel& loaded, const Tokenizer* tokenizer,
   return absl::OkStatus();
 }
 
-nlohmann::json ScoresJson(const ChoiceScores& scores, const char* what) {
+// `began`: when the measurement did.
+nlohmann::json ScoresJson(const ChoiceScores& scores, const char* what, absl::Time began) {
   return {{"accuracy", scores.accuracy},
           {"accuracy_error", scores.StandardError(scores.accuracy)},
           {"normalized_accuracy", scores.normalized_accuracy},
           {"normalized_accuracy_error", scores.StandardError(scores.normalized_accuracy)},
-          {what, scores.questions}};
+          {what, scores.questions},
+          {"tokens", scores.tokens},
+          {"seconds", absl::ToDoubleSeconds(absl::Now() - began)}};
 }
 
 absl::Status PrintChoices(LoadedModel& loaded, const Tokenizer& tokenizer, nlohmann::json& json) {
@@ -179,14 +183,17 @@ absl::Status PrintChoices(LoadedModel& loaded, const Tokenizer& tokenizer, nlohm
       const std::vector<Question> questions,
       ReadQuestions(absl::GetFlag(FLAGS_multiple_choice), absl::GetFlag(FLAGS_limit)));
   const auto likelihood = LikelihoodOf(loaded);
+  const absl::Time began = absl::Now();
   ZEROTH_ASSIGN_OR_RETURN(
       const ChoiceScores found,
       MeasureChoices(questions, tokenizer, loaded.model().max_seq_len(), likelihood));
-  json["multiple_choice"] = ScoresJson(found, "questions");
+  json["multiple_choice"] = ScoresJson(found, "questions", began);
   if (absl::GetFlag(FLAGS_json)) return absl::OkStatus();
-  absl::PrintF("acc %.4f ± %.4f, acc_norm %.4f ± %.4f of %d questions\n", found.accuracy,
-               found.StandardError(found.accuracy), found.normalized_accuracy,
-               found.StandardError(found.normalized_accuracy), found.questions);
+  absl::PrintF(
+      "acc %.4f ± %.4f, acc_norm %.4f ± %.4f of %d questions, %d tokens scored in %.1f s\n",
+      found.accuracy, found.StandardError(found.accuracy), found.normalized_accuracy,
+      found.StandardError(found.normalized_accuracy), found.questions, found.tokens,
+      absl::ToDoubleSeconds(absl::Now() - began));
   return absl::OkStatus();
 }
 
@@ -206,13 +213,16 @@ absl::Status PrintPairs(LoadedModel& loaded, const Tokenizer& tokenizer, nlohman
       EncodeConversations(files, chat.ok() ? &*chat : nullptr, tokenizer, options));
   for (const std::string& note : rows->notes()) absl::FPrintF(stderr, "%s\n", note);
   const auto likelihood = LikelihoodOf(loaded);
+  const absl::Time began = absl::Now();
   ZEROTH_ASSIGN_OR_RETURN(const ChoiceScores found, MeasurePairs(*rows, likelihood));
-  json["pairs"] = ScoresJson(found, "pairs");
+  json["pairs"] = ScoresJson(found, "pairs", began);
   if (absl::GetFlag(FLAGS_json)) return absl::OkStatus();
   absl::PrintF(
-      "chosen is likelier: %.4f ± %.4f by log p, %.4f ± %.4f by log p per token, of %d pairs\n",
+      "chosen is likelier: %.4f ± %.4f by log p, %.4f ± %.4f by log p per token, of %d pairs, %d "
+      "tokens scored in %.1f s\n",
       found.accuracy, found.StandardError(found.accuracy), found.normalized_accuracy,
-      found.StandardError(found.normalized_accuracy), found.questions);
+      found.StandardError(found.normalized_accuracy), found.questions, found.tokens,
+      absl::ToDoubleSeconds(absl::Now() - began));
   return absl::OkStatus();
 }
 

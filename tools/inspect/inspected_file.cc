@@ -37,6 +37,7 @@ void AddState(const std::shared_ptr<CheckpointReader>& reader, const std::string
   tensor.is_state = state != kParameterState;
   tensor.name = state == kParameterState ? name : absl::StrCat(name, " (", state, ")");
   tensor.dtype = stored.dtype;
+  tensor.type = std::string(SafetensorsDTypeName(stored.dtype));
   tensor.numel = parameter.NumelOf(stored);
   const absl::Span<const int64_t> dims = parameter.shape.dims();
   tensor.shape = stored.block == 1 ? std::vector<int64_t>(dims.begin(), dims.end())
@@ -79,6 +80,7 @@ InspectedTensor Described(const std::string& name, SafetensorsDType dtype, const
                           const std::string& path) {
   return {name,
           dtype,
+          std::string(SafetensorsDTypeName(dtype)),
           std::vector<int64_t>(shape.dims().begin(), shape.dims().end()),
           shape.numel(),
           fs::path(path).filename().string(),
@@ -124,6 +126,12 @@ std::string Brief(const GgufValue& value) {
       value);
 }
 
+// Sets the type of `tensor` if that of this name in `file` is quantised.
+void SetQuantizedType(const GgufFile& file, const std::string& name, InspectedTensor& tensor) {
+  const absl::string_view type = file.QuantizedTypeOf(name);
+  if (!type.empty()) tensor.type = std::string(type);
+}
+
 // A GGUF file, and the tensor that was read last, in Hugging Face's layout.
 struct GgufAsHf {
   std::unique_ptr<GgufFile> file;
@@ -149,7 +157,7 @@ struct GgufAsHf {
 
 absl::StatusOr<InspectedFile> OpenGgufAsHf(const std::string& path) {
   const auto gguf = std::make_shared<GgufAsHf>();
-  ZEROTH_ASSIGN_OR_RETURN(gguf->file, GgufFile::Open(path));
+  ZEROTH_ASSIGN_OR_RETURN(gguf->file, GgufFile::Open(path, GgufTypes::kUnpackable));
   ZEROTH_ASSIGN_OR_RETURN(std::vector<TensorCopy> copies, GgufToHfCopies(*gguf->file));
   std::ranges::sort(copies, {}, &TensorCopy::to);
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<TensorDeclaration> declared,
@@ -158,6 +166,7 @@ absl::StatusOr<InspectedFile> OpenGgufAsHf(const std::string& path) {
   for (size_t i = 0; i < declared.size(); ++i) {
     InspectedTensor tensor =
         Described(declared[i].name, ToSafetensorsDType(declared[i].dtype), declared[i].shape, path);
+    SetQuantizedType(*gguf->file, copies[i].from, tensor);
     tensor.read = [gguf, copy = copies[i], numel = tensor.numel](
                       int64_t begin, int64_t count, std::vector<uint8_t>& out) -> absl::Status {
       ZEROTH_RETURN_IF_ERROR(gguf->Hold(copy, numel));
@@ -172,13 +181,33 @@ absl::StatusOr<InspectedFile> OpenGgufAsHf(const std::string& path) {
 }
 
 absl::StatusOr<InspectedFile> OpenGguf(const std::string& path) {
-  ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<const GgufFile> file, GgufFile::Open(path));
+  ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<const GgufFile> file,
+                          GgufFile::Open(path, GgufTypes::kAll));
   InspectedFile result;
   result.notes = {absl::StrCat(path, ": GGUF, ", file->tensors().size(), " tensors")};
   for (const auto& [key, value] : file->metadata().values()) {
     result.notes.push_back(absl::StrCat("metadata ", key, " = ", Brief(value)));
   }
   AddFile(file, result.tensors);
+  for (InspectedTensor& tensor : result.tensors) {
+    SetQuantizedType(*file, tensor.name, tensor);
+    if (file->blocks().contains(tensor.name)) {
+      tensor.read = [file, name = tensor.name](int64_t begin, int64_t count,
+                                               std::vector<uint8_t>& out) {
+        std::vector<float> values(static_cast<size_t>(count));
+        ZEROTH_RETURN_IF_ERROR(file->ReadElements(name, begin, absl::MakeSpan(values)));
+        out.resize(values.size() * sizeof(float));
+        ConvertFromFloat32(DType::kFloat32, values, out.data());
+        return absl::OkStatus();
+      };
+    } else if (!file->QuantizedTypeOf(tensor.name).empty()) {
+      tensor.read = [tensor](int64_t, int64_t, std::vector<uint8_t>&) -> absl::Status {
+        return Unimplemented(tensor.where, ": tensor \"", tensor.name, "\" is quantised as ",
+                             tensor.type, ", whose values cannot be read; compare files in F32, ",
+                             "F16, BF16, Q4_0 to Q8_0, Q2_K to Q6_K or MXFP4");
+      };
+    }
+  }
   result.verify = [] {
     return absl::UnimplementedError(
         "GGUF files have no checksums; their header, sizes and alignment are consistent");

@@ -20,12 +20,15 @@ namespace zeroth {
 
 struct InspectedTensor {
   std::string name;
+  // The type of what `read` returns: F32 if quantised blocks are unpacked.
   SafetensorsDType dtype = SafetensorsDType::kF32;
+  // The type in the file, for people: dtype's name, or that of quantised blocks.
+  std::string type;
   std::vector<int64_t> shape;
   int64_t numel = 0;
   std::string where;  // the file with the tensor, or the number of pieces
-  // Reads the stored bytes of elements [begin, begin + count). Verifies checksums if the file has
-  // them.
+  // Reads the bytes of elements [begin, begin + count), as stored unless they are quantised blocks.
+  // Verifies checksums if the file has them. Unimplemented for blocks that cannot be unpacked.
   std::function<absl::Status(int64_t begin, int64_t count, std::vector<uint8_t>& out)> read;
   bool is_state = false;  // of the optimizer, or the average: not weights
 };
@@ -47,9 +50,9 @@ struct InspectedFile {
   std::function<absl::StatusOr<std::vector<absl::Status>>()> verify;
 };
 
-// Returns a line for each tensor: name, dtype, shape, location, and if `norms`, its Euclidean norm
+// Returns a line for each tensor: name, type, shape, location, and if `norms`, its Euclidean norm
 // and largest magnitude, for which all elements are read. Types that do not convert to float32 have
-// neither.
+// neither. Quantised blocks have those of their values.
 absl::StatusOr<std::string> TableOf(const InspectedFile& file, bool norms);
 
 // Reads every byte of `file` and describes the damage. Sets `damaged` to whether there is any.
@@ -57,8 +60,9 @@ std::string VerifyReport(const InspectedFile& file, bool& damaged);
 
 // Describes how two files differ: tensors that only one has, and tensors of another type or shape.
 // For tensors with other bits (with other values, if the types differ) it says how many elements
-// differ and by how much. Sets `differ` to whether there is any difference. The state of a
-// checkpoint, besides its weights, is compared only with another checkpoint's.
+// differ and by how much. Quantised tensors of one type are compared by the bits of their values.
+// Sets `differ` to whether there is any difference. The state of a checkpoint, besides its weights,
+// is compared only with another checkpoint's.
 absl::StatusOr<std::string> DiffReport(const InspectedFile& a, const InspectedFile& b,
                                        bool& differ);
 

@@ -23,7 +23,7 @@ std::string Dims(const InspectedTensor& tensor) {
 }
 
 std::string Kind(const InspectedTensor& tensor) {
-  return absl::StrCat(SafetensorsDTypeName(tensor.dtype), " ", Dims(tensor));
+  return absl::StrCat(tensor.type, " ", Dims(tensor));
 }
 
 struct Norms {
@@ -69,7 +69,7 @@ absl::StatusOr<Difference> Compare(const InspectedTensor& a, const InspectedTens
   };
   Side left{a};
   Side right{b};
-  const bool same_type = a.dtype == b.dtype;
+  const bool same_type = a.type == b.type;
   const bool has_values = ConvertsToFloat32(a.dtype);
   const auto size = static_cast<size_t>(BitsOf(a.dtype) / 8);
   Difference difference;
@@ -117,17 +117,20 @@ bool HasState(const InspectedFile& file) {
 absl::StatusOr<std::string> TableOf(const InspectedFile& file, bool norms) {
   size_t name_width = 6;
   size_t dims_width = 5;
+  size_t type_width = 4;
   size_t where_width = 5;
   for (const InspectedTensor& tensor : file.tensors) {
     name_width = std::max(name_width, tensor.name.size());
+    type_width = std::max(type_width, tensor.type.size());
     dims_width = std::max(dims_width, Dims(tensor).size());
     where_width = std::max(where_width, tensor.where.size());
   }
-  const auto line = [&](const std::string& name, const std::string& dtype, const std::string& dims,
+  const auto line = [&](const std::string& name, const std::string& type, const std::string& dims,
                         const std::string& where, const std::string& rest) {
-    std::string text = absl::StrFormat("%-*s  %-4s  %-*s  %-*s  %s", static_cast<int>(name_width),
-                                       name, dtype, static_cast<int>(dims_width), dims,
-                                       static_cast<int>(where_width), where, rest);
+    std::string text =
+        absl::StrFormat("%-*s  %-*s  %-*s  %-*s  %s", static_cast<int>(name_width), name,
+                        static_cast<int>(type_width), type, static_cast<int>(dims_width), dims,
+                        static_cast<int>(where_width), where, rest);
     text.erase(text.find_last_not_of(' ') + 1);
     return text + "\n";
   };
@@ -141,8 +144,7 @@ absl::StatusOr<std::string> TableOf(const InspectedFile& file, bool norms) {
       rest = absl::StrFormat("%-11.5g  %-11.5g", std::sqrt(of.squares), of.largest);
       if (of.not_finite > 0) absl::StrAppendFormat(&rest, "  %d not finite", of.not_finite);
     }
-    table += line(tensor.name, std::string(SafetensorsDTypeName(tensor.dtype)), Dims(tensor),
-                  tensor.where, rest);
+    table += line(tensor.name, tensor.type, Dims(tensor), tensor.where, rest);
   }
   return table;
 }
@@ -178,14 +180,13 @@ absl::StatusOr<std::string> DiffReport(const InspectedFile& a, const InspectedFi
     const InspectedTensor& x = *tensor;
     const InspectedTensor& y = *other->second;
     const bool comparable =
-        x.dtype == y.dtype || (ConvertsToFloat32(x.dtype) && ConvertsToFloat32(y.dtype));
+        x.type == y.type || (ConvertsToFloat32(x.dtype) && ConvertsToFloat32(y.dtype));
     if (!comparable || x.shape != y.shape) {
       absl::StrAppend(&report, name, ": ", Kind(x), " and ", Kind(y), "\n");
       continue;
     }
     ZEROTH_ASSIGN_OR_RETURN(const Difference difference, Compare(x, y));
-    const std::string kinds =
-        x.dtype == y.dtype ? "" : absl::StrCat(Kind(x), " and ", Kind(y), ", ");
+    const std::string kinds = x.type == y.type ? "" : absl::StrCat(Kind(x), " and ", Kind(y), ", ");
     if (difference.elements == 0) {
       if (kinds.empty()) {
         ++equal;

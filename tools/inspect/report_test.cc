@@ -1,6 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <limits>
 #include <memory>
@@ -11,7 +12,10 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include "zeroth/checkpoint/gguf/gguf_blocks.h"
 #include "zeroth/checkpoint/gguf/gguf_convert.h"
+#include "zeroth/checkpoint/gguf/gguf_format.h"
+#include "zeroth/checkpoint/gguf/gguf_mix.h"
 #include "zeroth/checkpoint/hf_directory.h"
 #include "zeroth/checkpoint/hf_directory_writer.h"
 #include "zeroth/checkpoint/sharded/checkpoint_directory.h"
@@ -198,8 +202,77 @@ TEST_P(GgufReportTest, OtherTypesAreComparedByValue) {
                             ::testing::Not(HasSubstr("only in"))));
 }
 
+// Quantised tensors have the types of their blocks, and the norms of their values.
+TEST(ReportTest, QuantisedTensorsAreListedAndCompared) {
+  const TemporaryDirectory dir;
+  const auto model = HfDirectory::Open("tests/testdata/olmo2_tiny");  // rows of 64 and 160
+  ASSERT_TRUE(model.ok()) << model.status();
+  GgufExportOptions options;
+  options.dtype = DType::kFloat16;
+  options.vocabulary = GgufVocabularySource::kNone;
+  const std::string plain = dir.File("plain.gguf");
+  ASSERT_EQ(ConvertHfToGguf(*model, plain, options), absl::OkStatus());
+  options.mix = GgufMix::kQ8_0;
+  const std::string packed = dir.File("packed.gguf");
+  ASSERT_EQ(ConvertHfToGguf(*model, packed, options), absl::OkStatus());
+  const auto table = TableOf(*Open(packed), /*norms=*/true);
+  ASSERT_TRUE(table.ok()) << table.status();
+  // A code is within 1/254 of the largest magnitude of its block, so the norm hardly changes.
+  const auto norm_of = [](const std::string& text, const std::string& type) {
+    const size_t row = text.find("\nblk.0.ffn_up.weight");
+    const std::string line = text.substr(row + 1, text.find('\n', row + 1) - row - 1);
+    EXPECT_THAT(line, HasSubstr(" " + type + " ")) << text;
+    const size_t file = line.find(".gguf");
+    return std::stod(line.substr(file + 5));
+  };
+  const double quantised = norm_of(*table, "Q8_0");
+  const double exact = norm_of(*TableOf(*Open(plain), /*norms=*/true), "F16");
+  EXPECT_GT(exact, 0);
+  EXPECT_NEAR(quantised, exact, 0.01 * exact);
+
+  bool differ = true;
+  EXPECT_THAT(DiffOf(packed, packed, differ), HasSubstr("tensors are equal, bit for bit"));
+  EXPECT_FALSE(differ);
+  EXPECT_THAT(DiffOf(packed, plain, differ), HasSubstr("blk.0.ffn_up.weight: Q8_0 ["));
+  EXPECT_TRUE(differ);
+  ASSERT_TRUE(ConvertHfToHf(*model, dir.File("hf")).ok());
+  EXPECT_THAT(DiffOf(dir.File("hf"), packed, differ),
+              AllOf(HasSubstr("] and Q8_0 ["), HasSubstr("elements differ, by at most"),
+                    ::testing::Not(HasSubstr("only in"))));
+  EXPECT_TRUE(differ);
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, GgufReportTest, ::testing::Values("gpt2_tiny", "llama_tiny"),
                          [](const auto& model) { return std::string(model.param); });
+
+// The sizes of all of ggml's types are known, so a file can be listed whose values cannot be read.
+TEST(ReportTest, BlocksThatCannotBeUnpackedAreListed) {
+  const TemporaryDirectory dir;
+  const std::string path = dir.File("m.gguf");
+  const auto writer =
+      GgufWriter::Create(path, {}, {{"w", DType::kFloat16, {2, 32}}}, {{"w", GgufBlock::kQ8_0}});
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  const std::vector<uint8_t> blocks(2 * 34);
+  ASSERT_TRUE((*writer)->WriteBytes("w", 0, blocks).ok());
+  ASSERT_TRUE((*writer)->Finish().ok());
+  std::string bytes = ReadTestFile(path);
+  // Behind the name are the number of dimensions, two of them and the type. IQ4_NL is number 20.
+  const size_t name = bytes.find(std::string("\x01\0\0\0\0\0\0\0w", 9));
+  ASSERT_NE(name, std::string::npos);
+  char& type = bytes.at(name + 9 + 4 + 2 * 8);
+  ASSERT_EQ(type, 8);
+  type = 20;
+  const auto file = Open(dir.Write("iq.gguf", bytes));
+  ASSERT_NE(file, nullptr);
+  const auto table = TableOf(*file, /*norms=*/true);
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_THAT(*table, HasSubstr("w       IQ4_NL  [2, 32]  iq.gguf\n"));
+  bool differ = false;
+  EXPECT_THAT(
+      std::string(DiffReport(*file, *file, differ).status().message()),
+      HasSubstr("iq.gguf: tensor \"w\" is quantised as IQ4_NL, whose values cannot be read; "
+                "compare files in"));
+}
 
 TEST(ReportTest, OtherDirectoriesAreRefused) {
   const TemporaryDirectory dir;

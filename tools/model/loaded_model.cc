@@ -117,8 +117,11 @@ absl::StatusOr<std::string> LoadedModel::TokenizerIdentity() const {
 
 absl::StatusOr<ChatTemplate> LoadedModel::OpenChat(const std::string& choice,
                                                    const Tokenizer& tokenizer) const {
-  return OpenChatTemplate(choice, TokenizerPath(), tokenizer,
-                          options_.tokenizer == "auto" ? options_.model : options_.tokenizer);
+  return OpenChatTemplate(choice, TokenizerPath(), tokenizer, TokenizerOwner());
+}
+
+std::string LoadedModel::TokenizerOwner() const {
+  return options_.tokenizer == "auto" ? source_.tokenizer_owner() : "";
 }
 
 std::string LoadedModel::TokenizerPath() const {

@@ -58,6 +58,8 @@ class LoadedModel {
   absl::StatusOr<std::string> TokenizerIdentity() const;
   // Returns the path of the tokenizer, as OpenChatTemplate takes it.
   std::string TokenizerPath() const;
+  // Returns what messages name instead of that path if it is temporary; else empty.
+  std::string TokenizerOwner() const;
   // Opens the template for conversations. `choice` is as --chat_template of the trainer.
   // `tokenizer` outlives the result.
   absl::StatusOr<ChatTemplate> OpenChat(const std::string& choice,
