@@ -4,10 +4,10 @@
 
   compare_llama_cpp.py PROGRAMS SCRATCH
 
-PROGRAMS is bazel-bin, with //train, //tools/convert and //tools/generate. Models and files go to
-SCRATCH. Needs llama-server and llama-quantize on PATH, and a Python with torch, transformers and
-numpy; exits with 77 where one is missing. Prints a line for each comparison, and exits with 1 if
-one fails.
+PROGRAMS is a folder with train, convert and generate, such as usr/lib/zeroth of the Debian package.
+Models and files go to SCRATCH. Needs llama-server and llama-quantize on PATH, and a Python with torch,
+transformers and numpy; exits with 77 where one is missing. Prints a line for each comparison, and
+exits with 1 if one fails.
 
 For each family and each type of GGUF tensors it compares llama.cpp on our GGUF file with transformers
 on our Hugging Face directory: the tokens that greedy generation picks, and the log-probabilities of
@@ -166,9 +166,8 @@ def hold_against_transformers(torch, model, prompt, tokens, rows):
 
 class Programs:
     def __init__(self, folder):
-        self.train = os.path.join(folder, "train", "train")
-        self.convert = os.path.join(folder, "tools", "convert", "convert")
-        self.generate = os.path.join(folder, "tools", "generate", "generate")
+        self.train, self.convert, self.generate = (
+            os.path.join(folder, name) for name in ("train", "convert", "generate"))
 
     def trained(self, out, *flags, text=TEXT):
         """Trains on a page of the project; returns the Hugging Face directory."""

@@ -82,7 +82,7 @@ INSTANTIATE_TEST_SUITE_P(Models, GgufInteropTest,
 INSTANTIATE_TEST_SUITE_P(Models, LlamaCppTest,
                          ::testing::Values("gpt2_tiny", "llama_tiny", "llama31_tiny",
                                            "mistral_tiny", "olmo2_tiny", "qwen2_tiny", "qwen3_tiny",
-                                           "qwen3_moe_tiny"),
+                                           "qwen3_moe_tiny", "qwen3_5_gguf"),
                          NameOf);
 
 }  // namespace

@@ -4,7 +4,7 @@
 
 Rows are multiples of 32, the size of a block of Q8_0; the columns of a head are not.
 
-Python's standard library is enough: it is a model without a run.
+It is a model without a run, whose logits of two rows transformers computes in float64. Needs what make_gemma_tiny.py needs.
 """
 
 import json
@@ -12,6 +12,13 @@ import pathlib
 import random
 import struct
 import sys
+
+import make_gemma_tiny
+import make_qwen35_tiny
+import numpy
+import torch
+import transformers
+from safetensors.numpy import save_file
 
 WIDTH, INNER, VOCABULARY = 32, 64, 257
 HEADS, KEY_VALUE_HEADS, HEAD = 4, 2, 8
@@ -62,6 +69,17 @@ def value(name, draw):
     return draw.gauss(0, 1.0 if "embed" in name else 0.2)
 
 
+def record_logits(folder):
+    make_qwen35_tiny.compute_in_float64()
+    tokens = numpy.load(pathlib.Path(__file__).parent / "qwen3_5_tiny" / "tokens.npy")[:2]
+    numpy.save(folder / "tokens.npy", tokens)
+    model = transformers.Qwen3_5ForCausalLM.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager").eval()
+    make_qwen35_tiny.set_rope(model)
+    with torch.no_grad():
+        logits, _ = make_gemma_tiny.loss_of(model, tokens)
+    save_file({"logits": logits.numpy().astype(numpy.float32)}, folder / "logits_step0.safetensors")
+
+
 def main(folder):
     draw = random.Random(35)
     header, data = {}, b""
@@ -76,6 +94,7 @@ def main(folder):
     text += b" " * (-len(text) % 8)
     (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
     (folder / "config.json").write_text(json.dumps(CONFIG, indent=2, sort_keys=True) + "\n")
+    record_logits(folder)
 
 
 if __name__ == "__main__":

@@ -24,13 +24,23 @@ CONFIG = transformers.Qwen3_5TextConfig(
                      "mrope_interleaved": True, "mrope_section": [1, 1, 0]})  # yapf: disable
 
 
-def new_model(_):
+def compute_in_float64():
+    """As make_gemma_tiny's, for linear attention too, which transformers computes in float32."""
+    make_gemma_tiny.compute_in_float64()
     cast = torch.Tensor.to
     if not hasattr(modeling_qwen3_5, "casts_to_double"):
         torch.Tensor.to = lambda x, *types, **rest: cast(
             x, *(torch.float64 if each is torch.float32 else each for each in types), **rest)
         modeling_qwen3_5.casts_to_double = True
     modeling_qwen3_5.torch_chunk_gated_delta_rule = modeling_qwen3_5.torch_recurrent_gated_delta_rule
+
+
+def set_rope(model):
+    model.model.rotary_emb.inv_freq = 1.0 / 10000.0**(torch.arange(0, 4, 2, dtype=torch.float64) / 4)
+
+
+def new_model(_):
+    compute_in_float64()
     # With other seeds PyTorch's own float32 gradients of A_log and dt_bias, sums that cancel, are 2e-5 off.
     torch.manual_seed(20261209)
     model = transformers.Qwen3_5ForCausalLM._from_config(CONFIG, attn_implementation="eager").double()
@@ -48,7 +58,7 @@ def new_model(_):
             if "dt_bias" in key:
                 value += 0.5
             parameter.copy_(value.to(torch.float16).double())
-    model.model.rotary_emb.inv_freq = 1.0 / 10000.0**(torch.arange(0, 4, 2, dtype=torch.float64) / 4)
+    set_rope(model)
     return model.train()
 
 
