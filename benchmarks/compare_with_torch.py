@@ -225,6 +225,8 @@ def compare_on_cpu(binary, rounds, steps):
             ours.append(report["tokens/s"])
             for compiles, rates in theirs.items():
                 rates.append(torch_cpu_tokens_per_second(strategy, compiles, steps))
+            print("round: %s %.0f, %s eager %.0f, compiled %.0f" %
+                  (strategy, ours[-1], name, theirs[False][-1], theirs[True][-1]), file=sys.stderr, flush=True)
         for compiles, rates in theirs.items():
             ratio = statistics.median(a / b for a, b in zip(ours, rates))
             print(row % (strategy, "%.0f" % statistics.median(ours),
