@@ -3,15 +3,16 @@
 #include "zeroth/core/base/file/random_access_file.h"
 
 #include <fcntl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 
 #include "absl/strings/str_cat.h"
 
+#include "zeroth/core/base/file/descriptor_limit.h"
 #include "zeroth/core/base/file/errno_status.h"
 #include "zeroth/core/base/status_macros.h"
 
@@ -21,17 +22,6 @@ namespace {
 absl::Status NotRegular(const std::string& path, mode_t mode) {
   return InvalidArgument(path, ": expected a file, found ",
                          S_ISDIR(mode) ? "a directory" : "something that is not a file");
-}
-
-// Data may have thousands of files, while soft limits of 1,024 are common. The limit is raised
-// before it is reached, because sockets and checkpoints need descriptors too. If that fails, a
-// later open reports the error.
-void RaiseDescriptorLimit(int fd) {
-  rlimit limit = {};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max) return;
-  if (static_cast<rlim_t>(fd) < limit.rlim_cur / 2) return;
-  limit.rlim_cur = limit.rlim_max;
-  static_cast<void>(setrlimit(RLIMIT_NOFILE, &limit));
 }
 
 }  // namespace
@@ -49,7 +39,10 @@ absl::StatusOr<RandomAccessFile> RandomAccessFile::Open(const std::string& path)
   }
   if (!S_ISREG(info.st_mode)) return NotRegular(path, info.st_mode);
   file.size_ = static_cast<size_t>(info.st_size);
-  RaiseDescriptorLimit(fd);
+  // Data may have thousands of files, while soft limits of 1,024 are common. The limit is raised
+  // before it is reached, because sockets and checkpoints need descriptors too. If that fails, a
+  // later open reports the error.
+  RaiseDescriptorLimit(2 * static_cast<uint64_t>(fd));
   return file;
 }
 

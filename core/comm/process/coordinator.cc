@@ -5,6 +5,7 @@
 #include <sys/eventfd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -13,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "zeroth/core/base/file/descriptor_limit.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/base/thread.h"
 #include "zeroth/core/comm/process/coordinator_server.h"
@@ -23,6 +25,14 @@ Coordinator::Coordinator(std::string address, int port, Socket stop) noexcept
     : address_(std::move(address)), port_(port), stop_(std::move(stop)) {}
 
 absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(const Options& options) {
+  // A connection for each rank; the rest is for connections that have not joined, and for files.
+  const auto ranks = static_cast<uint64_t>(options.world_size);
+  const uint64_t limit = RaiseDescriptorLimit(ranks + 1024);
+  if (limit < ranks) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "rank 0 needs a connection for each of ", ranks, " ranks, but this process may open only ",
+        limit, " files; raise the hard limit (ulimit -Hn, or LimitNOFILE of the service)"));
+  }
   ZEROTH_ASSIGN_OR_RETURN(Listener listener,
                           Listen(options.host, options.port, options.others_elsewhere));
   if (listener.everywhere) {

@@ -40,7 +40,8 @@ class Coordinator {
   };
 
   // Starts the server. Without a secret, warns on standard error before it accepts connections from
-  // other addresses than loopback. AlreadyExists if the port is in use.
+  // other addresses than loopback. AlreadyExists if the port is in use. Raises the process's soft
+  // limit on open files if the ranks need it; ResourceExhausted if the hard limit is too low.
   static absl::StatusOr<std::unique_ptr<Coordinator>> Start(const Options& options);
   // Sends the messages that are left, and stops. The world of ranks that have not returned breaks.
   ~Coordinator();

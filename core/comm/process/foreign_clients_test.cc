@@ -15,6 +15,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <thread>
@@ -337,6 +338,24 @@ TEST(CoordinatorTest, WarnsWhereOthersCanConnectWithoutASecret) {
   EXPECT_TRUE(absl::StrContains(warning("0.0.0.0", ""), "Set ZEROTH_JOB_SECRET"));
   EXPECT_EQ(warning("0.0.0.0", "secret"), "");
   EXPECT_EQ(warning("127.0.0.1", ""), "");
+}
+
+TEST(CoordinatorTest, RaisesTheLimitOnOpenFilesOrSaysThatItIsTooLow) {
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit low = {64, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
+  Coordinator::Options options;
+  options.world_size = 100;
+  EXPECT_EQ(Coordinator::Start(options).status(), absl::OkStatus());
+  rlimit raised = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &raised), 0);
+  EXPECT_GE(raised.rlim_cur, rlim_t{100});
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  if (before.rlim_max >= rlim_t{std::numeric_limits<int>::max()}) return;  // never too low
+  options.world_size = static_cast<int>(before.rlim_max) + 1;
+  ExpectError(Coordinator::Start(options).status(), absl::StatusCode::kResourceExhausted,
+              {"ulimit -Hn", absl::StrCat("only ", before.rlim_max, " files")});
 }
 
 // A connection that claims to be both ranks counts as one.
