@@ -62,7 +62,8 @@ absl::Status UpdateRouterBiases(Sharding& sharding, Kernels& kernels,
         Tensor::FromHost<float>(unit->device(), bias.shape(), own, MemoryCategory::kActivations));
     ZEROTH_RETURN_IF_ERROR(kernels::Add(kernels, bias, step, bias));
   }
-  return absl::OkStatus();
+  // The next gathers wait for these writes, as for the optimizer's.
+  return sharding.scheduler().EndStep();
 }
 
 }  // namespace zeroth

@@ -185,8 +185,8 @@ absl::Status Trainer::SetTeacher(std::unique_ptr<Trainer> teacher) {
 }
 
 absl::StatusOr<Tensor> Trainer::ForwardBackward(absl::Span<const Batch> micro_batches) {
-  ZEROTH_RETURN_IF_ERROR(ExpectOneShape(micro_batches));
   return Guarded([&]() -> absl::StatusOr<Tensor> {
+    ZEROTH_RETURN_IF_ERROR(ExpectOneShape(micro_batches));
     ZEROTH_ASSIGN_OR_RETURN(const StepInputs inputs, MakeInputs(micro_batches));
     TrainingStep step(*sharded_, StepOptions(inputs));
     ZEROTH_ASSIGN_OR_RETURN(Tensor losses, ForwardBackward(step, inputs));
@@ -303,8 +303,8 @@ absl::Status Trainer::Restore(const TrainerCounts& counts) {
 }
 
 absl::StatusOr<StepResult> Trainer::Evaluate(absl::Span<const Batch> micro_batches, bool stop) {
-  ZEROTH_RETURN_IF_ERROR(ExpectOneShape(micro_batches));
   return Guarded([&]() -> absl::StatusOr<StepResult> {
+    ZEROTH_RETURN_IF_ERROR(ExpectOneShape(micro_batches));
     ZEROTH_ASSIGN_OR_RETURN(const StepInputs inputs, MakeInputs(micro_batches, {stop}));
     ZEROTH_ASSIGN_OR_RETURN(const Tensor losses, inputs.MakeLosses());
     const NoGradient inference(sharded_->tape());
@@ -335,8 +335,8 @@ absl::StatusOr<Tensor> Trainer::Logits(absl::Span<const int32_t> tokens, int64_t
 }
 
 absl::StatusOr<std::string> Trainer::FindNonFinite(absl::Span<const Batch> micro_batches) {
-  ZEROTH_RETURN_IF_ERROR(ExpectOneShape(micro_batches));
   return Guarded([&]() -> absl::StatusOr<std::string> {
+    ZEROTH_RETURN_IF_ERROR(ExpectOneShape(micro_batches));
     ZEROTH_ASSIGN_OR_RETURN(const StepInputs inputs, MakeInputs(micro_batches));
     NonFiniteFinder finder(sharding(), kernels(),
                            teacher_ == nullptr ? nullptr : &teacher_->sharding());

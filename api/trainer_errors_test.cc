@@ -356,6 +356,29 @@ TEST_P(TrainerErrorsTest, ABatchOfAnotherSizeThanItSaysIsRefused) {
   EXPECT_TRUE(status.ok()) << status;
 }
 
+// A rank that drops its bad batch and goes on would otherwise be one step behind the others, whose
+// collectives match its own.
+TEST_P(TrainerErrorsTest, ABadBatchOnOneRankIsAnErrorOnAllRanks) {
+  const Case& setup = GetParam();
+  std::vector<absl::Status> errors(static_cast<size_t>(setup.world_size));
+  RunLocalRanks(setup.world_size, [&](Communicator& world) -> absl::Status {
+    Faults faults;
+    return RunTrainer(setup, world, faults, [&](Trainer& trainer, Device&) -> absl::Status {
+      absl::Status& error = errors[static_cast<size_t>(world.rank())];
+      Trace trace;
+      ZEROTH_RETURN_IF_ERROR(trace.Step(trainer, setup, 0));
+      if (world.rank() == 1) {
+        std::vector<Batch> batches = MicroBatches(1, 1, setup.micro_batches);
+        batches.back().targets.pop_back();
+        EXPECT_TRUE(absl::IsInvalidArgument(trainer.Step(batches, 1e-2).status()));
+      }
+      for (int step = 1; step < 4 && error.ok(); ++step) error = trace.Step(trainer, setup, step);
+      return error;
+    });
+  }).IgnoreError();
+  for (const absl::Status& error : errors) EXPECT_FALSE(error.ok());
+}
+
 // Returns what SetTeacher says of a teacher of this vocabulary.
 absl::Status SetTeacher(const TrainerOptions& options, const TrainerOptions& of_teacher,
                         int64_t vocabulary, bool is_frozen, bool on_other_rank) {
