@@ -16,12 +16,14 @@ namespace zeroth {
 
 absl::StatusOr<StepResult> Trainer::Step(absl::Span<const Batch> micro_batches, double lr,
                                          bool stop) {
-  if (ema_ != nullptr && ema_->swapped()) {
-    return absl::FailedPreconditionError(
-        "a step while the average of the weights is swapped in; swap it back first");
-  }
-  ZEROTH_RETURN_IF_ERROR(ExpectOneShape(micro_batches));
-  return Guarded([&] { return RunStep(micro_batches, lr, stop); });
+  return Guarded([&]() -> absl::StatusOr<StepResult> {
+    if (ema_ != nullptr && ema_->swapped()) {
+      return absl::FailedPreconditionError(
+          "a step while the average of the weights is swapped in; swap it back first");
+    }
+    ZEROTH_RETURN_IF_ERROR(ExpectOneShape(micro_batches));
+    return RunStep(micro_batches, lr, stop);
+  });
 }
 
 absl::StatusOr<StepResult> Trainer::RunStep(absl::Span<const Batch> micro_batches, double lr,
@@ -203,9 +205,13 @@ absl::StatusOr<Tensor> Trainer::EnqueueOrReplayStep(absl::Span<const Batch> micr
         steps_of_last_kind_ <= kStepsBeforeRecording) {
       return EnqueueStep(inputs, lr);
     }
+    // An inference may have left slices of the present weights, which the recording would read.
+    ZEROTH_RETURN_IF_ERROR(sharding().scheduler().EndStep());
     ZEROTH_ASSIGN_OR_RETURN(recorded_, RecordStep(kind, inputs));
     steps_of_last_kind_ = 0;
   }
+  // A replay updates the weights, but not the scheduler's state: nothing may stay gathered.
+  ZEROTH_RETURN_IF_ERROR(sharding().scheduler().EndStep());
   ZEROTH_RETURN_IF_ERROR(optimizer_->BeginStep(lr, 1 / loss_scale()));
   updating_ = true;
   ZEROTH_RETURN_IF_ERROR(recorded_->recording->Play(device().compute_stream()));
