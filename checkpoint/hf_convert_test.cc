@@ -1,6 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -133,6 +134,29 @@ TEST(HfConvertTest, RefusesWhatFp16CannotHoldAndLeavesNothing) {
   EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
   EXPECT_THAT(status.message(), HasSubstr("\"w\" holds 70000"));
   EXPECT_THAT(dir.List(), ElementsAre("small"));
+}
+
+// Our files hold no F64, so that each tensor cannot keep its type.
+TEST(HfConvertTest, RoundsF64OnlyIfATypeIsNamed) {
+  const TemporaryDirectory dir;
+  const std::string header = "{\"w\":{\"dtype\":\"F64\",\"shape\":[1],\"data_offsets\":[0,8]}}";
+  const auto little_endian = [](auto value) {
+    return std::string(reinterpret_cast<const char*>(&value), sizeof(value));
+  };
+  dir.Write("in/config.json", "{\"torch_dtype\": \"float64\"}");
+  dir.Write("in/model.safetensors",
+            little_endian(uint64_t{header.size()}) + header + little_endian(0.1));
+  const HfDirectory model = Open(dir.File("in"));
+  const absl::Status status = ConvertHfToHf(model, dir.File("out"), {});
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("tensor \"w\" is F64, which cannot be written"));
+  EXPECT_THAT(dir.List(), ElementsAre("in"));
+  HfConvertOptions options;
+  options.dtype = DType::kFloat32;
+  ASSERT_TRUE(ConvertHfToHf(model, dir.File("out"), options).ok());
+  const HfDirectory converted = Open(dir.File("out"));
+  EXPECT_EQ(Values(converted, "w"), std::vector<float>{0.1f});
+  EXPECT_EQ(*converted.config().GetString("torch_dtype"), "float32");
 }
 
 }  // namespace

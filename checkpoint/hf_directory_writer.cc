@@ -317,9 +317,9 @@ absl::Status WriteHfDirectory(const WeightsSource& source, HfConfig config,
                               const std::map<std::string, std::string>& tokenizer_files,
                               const std::string& directory, const HfConvertOptions& options) {
   for (TensorCopy& copy : copies) {
-    ZEROTH_ASSIGN_OR_RETURN(copy.dtype, KeepingDType(source, copy.from));
-    if (!options.dtype.has_value()) continue;
-    copy.dtype = StaysFp32(copy.to) ? DType::kFloat32 : *options.dtype;
+    std::optional<DType> dtype = options.dtype;
+    if (dtype.has_value() && StaysFp32(copy.to)) dtype = DType::kFloat32;
+    ZEROTH_ASSIGN_OR_RETURN(copy.dtype, CopiedDType(source, copy.from, dtype));
   }
   ZEROTH_ASSIGN_OR_RETURN(std::vector<TensorDeclaration> tensors, DeclareCopies(source, copies));
   if (options.dtype) {

@@ -241,16 +241,20 @@ absl::Status MapElements(const WeightsSource& source, const TensorCopy& copy,
   return absl::OkStatus();
 }
 
-absl::StatusOr<DType> KeepingDType(const WeightsSource& source, absl::string_view name) {
+absl::StatusOr<DType> CopiedDType(const WeightsSource& source, absl::string_view name,
+                                  std::optional<DType> asked) {
   ZEROTH_RETURN_IF_ERROR(source.ShapeOf(name).status());
   switch (source.Find(name)->dtype) {
     case SafetensorsDType::kF32:
-    case SafetensorsDType::kF64:
-      return DType::kFloat32;
+      return asked.value_or(DType::kFloat32);
     case SafetensorsDType::kF16:
-      return DType::kFloat16;
+      return asked.value_or(DType::kFloat16);
     case SafetensorsDType::kBF16:
-      return DType::kBFloat16;
+      return asked.value_or(DType::kBFloat16);
+    case SafetensorsDType::kF64:
+      if (asked.has_value()) return *asked;
+      return InvalidArgument(source.description(), ": tensor \"", name,
+                             "\" is F64, which cannot be written; --dtype=fp32 rounds it");
     default:
       return InvalidArgument(source.description(), ": tensor \"", name, "\" is ",
                              SafetensorsDTypeName(source.Find(name)->dtype),

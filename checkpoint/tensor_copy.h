@@ -101,9 +101,11 @@ SourceRun SourceRunOf(const TensorCopy& copy, int64_t rows, int64_t row_size, in
 absl::Status MapElements(const WeightsSource& source, const TensorCopy& copy,
                          absl::Span<float> values);
 
-// Returns the type that keeps a tensor's values: the same for F32, F16 and BF16, and fp32 for F64,
-// which is rounded. NotFound or InvalidArgument, naming the tensor, for other types.
-absl::StatusOr<DType> KeepingDType(const WeightsSource& source, absl::string_view name);
+// Returns `asked`, or else the tensor's own type. NotFound or InvalidArgument, naming the tensor,
+// for a type other than F32, F16, BF16 and F64, and for F64 unless a type is asked for: no file is
+// written in F64, and rounding is not silent.
+absl::StatusOr<DType> CopiedDType(const WeightsSource& source, absl::string_view name,
+                                  std::optional<DType> asked);
 
 // "float32", "bfloat16", "float16": torch_dtype in a config.json. Aborts for integers.
 std::string TorchDTypeName(DType dtype);

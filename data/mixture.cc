@@ -93,9 +93,18 @@ absl::StatusOr<std::shared_ptr<const Mixture>> Mixture::Create(
     ++parts[static_cast<size_t>(most - remainders.begin())].share;
   }
   if (left < 0) {
-    std::max_element(parts.begin(), parts.end(), [](const Part& a, const Part& b) {
-      return a.share < b.share;
-    })->share += left;
+    Part& largest = *std::max_element(
+        parts.begin(), parts.end(), [](const Part& a, const Part& b) { return a.share < b.share; });
+    if (-left > largest.share / 10) {
+      const auto small = std::count_if(remainders.begin(), remainders.end(),
+                                       [](double remainder) { return remainder < 0; });
+      return InvalidArgument(
+          small, " of ", parts.size(), " sources weigh less than 1 in ", kBlock,
+          " of all. In each ", kBlock, " windows they have one each, and ",
+          largest.source->description(), " would give up ", -left, " of its ", largest.share,
+          ", expected at most a tenth; join small sources to one, as a directory or a glob");
+    }
+    largest.share += left;
   }
   return std::shared_ptr<const Mixture>(new Mixture(std::move(parts)));
 }

@@ -42,15 +42,17 @@ struct WeightedSource {
 };
 
 // Draws an endless sequence of windows from several sources, in proportion to their weights. Every
-// kBlock windows have the same number of each source: its weight in thousandths of the sum. Their
-// order is random, but a function of seed and index alone, so that every rank can compute any place
-// directly. Immutable and thread-safe.
+// kBlock windows have the same number of each source: its weight in thousandths of the sum, and at
+// least one, which the source with the largest share gives up. Their order is random, but a
+// function of seed and index alone, so that every rank can compute any place directly. Immutable
+// and thread-safe.
 class Mixture {
  public:
   static constexpr int64_t kBlock = 1000;
 
   // Needs at least one source. InvalidArgument names a source whose weight is not above 0, or is
-  // less than half a thousandth of the sum.
+  // less than half a thousandth of the sum. So is an error if the largest share would give up more
+  // than a tenth.
   static absl::StatusOr<std::shared_ptr<const Mixture>> Create(std::vector<WeightedSource> sources);
 
   size_t sources() const { return parts_.size(); }

@@ -221,5 +221,20 @@ TEST(MixtureTest, WeightsOfNothingAreRefused) {
   }
 }
 
+// Every source needs one window in a block, which others must be able to give up.
+TEST(MixtureTest, SourcesThatCannotHaveTheirSharesAreRefused) {
+  EXPECT_EQ(Mix(std::vector<double>(1000, 1))->share(999), 1);
+  std::vector<double> mostly_small(700, 0.6);
+  mostly_small.push_back(580);  // would keep 300 windows of 1000
+  for (const std::vector<double>& weights :
+       {std::vector<double>(1001, 1), std::vector<double>(1500, 1), mostly_small}) {
+    std::vector<WeightedSource> sources;
+    for (const double weight : weights) sources.push_back({Source(0, 1001), weight});
+    const auto mixture = Mixture::Create(std::move(sources));
+    EXPECT_EQ(mixture.status().code(), absl::StatusCode::kInvalidArgument) << weights.size();
+    EXPECT_THAT(mixture.status().message(), HasSubstr("sources weigh less than 1 in 1000"));
+  }
+}
+
 }  // namespace
 }  // namespace zeroth

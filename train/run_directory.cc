@@ -102,11 +102,11 @@ absl::Status CreateOutput(const std::string& out) {
 }
 
 absl::Status CheckOwnBase(const TrainOptions& options, const std::string& out) {
-  const std::pair<const char*, std::string> sources[] = {
-      {"--init_from=", options.init_from},
-      {"--init_adapter=", options.init_adapter},
-      {"--tokenizer=", options.tokenizer},
-      {"--reference=", options.reference_path()}};
+  const std::pair<const char*, std::string> sources[] = {{"--init_from=", options.init_from},
+                                                         {"--init_adapter=", options.init_adapter},
+                                                         {"--tokenizer=", options.tokenizer},
+                                                         {"--reference=", options.reference_path()},
+                                                         {"--teacher=", options.teacher}};
   for (const auto& [flag, source] : sources) {
     if (source.empty()) continue;
     // The model may also be a file in the directory of an exported one.

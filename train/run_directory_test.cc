@@ -29,8 +29,8 @@ TEST(RunDirectoryTest, NoModelThatARunReadsIsReplaced) {
   for (const bool goes_on : {false, true}) {
     options.overwrite = !goes_on;
     options.resume = goes_on ? "auto" : "";
-    for (std::string* source :
-         {&options.init_from, &options.init_adapter, &options.tokenizer, &options.reference}) {
+    for (std::string* source : {&options.init_from, &options.init_adapter, &options.tokenizer,
+                                &options.reference, &options.teacher}) {
       const std::string before = *source;
       for (const std::string& read : {model, model + "/", model + "/model.gguf"}) {
         *source = read;

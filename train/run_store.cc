@@ -161,13 +161,14 @@ absl::StatusOr<std::vector<std::string>> RunStore::Begin(Trainer& trainer,
 
 absl::StatusOr<RunStore::Report> RunStore::Save(const RunProgress& progress, bool last) {
   const int64_t steps = progress.steps;
-  if (saved_ == steps) return ReportSaves(absl::OkStatus());
-  saved_ = steps;
+  // The failure of a save that is still being written then ends the run, too.
   if (last) last_save_ = steps;
+  if (saved_ == steps) return ReportSaves(absl::OkStatus());
   const absl::StatusOr<std::vector<ShardState>> states = trainer_->states();
   if (!states.ok()) return ReportSaves(states.status());
   const absl::StatusOr<bool> saved =
       saver_->Save(steps, progress.ToJson(), OwnedPieces(trainer_->sharding(), *states), last);
+  if (saved.ok() && *saved) saved_ = steps;
   return ReportSaves(
       saved.status(),
       saved.value_or(true)

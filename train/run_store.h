@@ -69,9 +69,9 @@ class RunStore {
   std::optional<double> saving() const;
   // The step of the newest complete checkpoint, or of the one that the run resumed from; on rank 0.
   std::optional<int64_t> newest() const { return newest_; }
-  // Saves a checkpoint after progress.steps steps, unless there is one already. The `last` one of a
-  // run is never skipped. A failed save is a warning; it ends the run if it was the last one, or if
-  // several in a row have failed. Returns errors of anything but a save.
+  // Saves a checkpoint after progress.steps steps, unless one is complete or being written already.
+  // The `last` one of a run is never skipped. A failed save is a warning; it ends the run if it was
+  // the last one, or if several in a row have failed. Returns errors of anything but a save.
   absl::StatusOr<Report> Save(const RunProgress& progress, bool last);
   // Report on the saves in flight without starting one; Wait waits for their end.
   absl::StatusOr<Report> Poll() { return ReportSaves(absl::OkStatus()); }
@@ -105,7 +105,7 @@ class RunStore {
   absl::Status shared_;                     // result of CheckSharedDirectory
   std::unique_ptr<CheckpointSaver> saver_;  // null: none can be saved
   std::optional<int64_t> newest_;
-  std::optional<int64_t> saved_;      // step of the latest checkpoint that was begun
+  std::optional<int64_t> saved_;      // step of the latest save neither skipped nor failed at once
   std::optional<int64_t> last_save_;  // step of the run's last checkpoint, once it is begun
   bool gave_up_ = false;              // too many saves in a row have failed
   std::vector<std::string> exported_;

@@ -101,8 +101,7 @@ absl::StatusOr<std::optional<TensorCopy>> GgufCopyOf(
   copy.to = (*renamed)->name;
   SetRelayout((*renamed)->layout, division, to_gguf, &copy);
   ZEROTH_RETURN_IF_ERROR(SetStacking(source, (*renamed)->expert, division.experts, to_gguf, &copy));
-  ZEROTH_ASSIGN_OR_RETURN(copy.dtype, KeepingDType(source, name));
-  copy.dtype = dtype.value_or(copy.dtype);
+  ZEROTH_ASSIGN_OR_RETURN(copy.dtype, CopiedDType(source, name, dtype));
   if (to_gguf && ((*renamed)->always_float32 || source.Find(name)->shape.rank() < 2)) {
     copy.dtype = DType::kFloat32;
   }

@@ -59,11 +59,18 @@ class Reader {
   absl::Status Read(std::string* value) {
     uint64_t length = 0;
     ZEROTH_RETURN_IF_ERROR(Read(&length));
-    ZEROTH_RETURN_IF_ERROR(Need(length));
-    value->assign(reinterpret_cast<const char*>(head_.data() + position_),
-                  static_cast<size_t>(length));
-    position_ += static_cast<size_t>(length);
-    return absl::OkStatus();
+    return ReadText(length, value);
+  }
+
+  // Reads a key or a tensor's name: `what`, for errors.
+  absl::Status ReadName(absl::string_view what, std::string* value) {
+    uint64_t length = 0;
+    ZEROTH_RETURN_IF_ERROR(Read(&length));
+    if (length == 0 || length > kMaxGgufKey) {
+      return InvalidArgument(what, " of ", length, " bytes at byte ", position_, ", expected 1 to ",
+                             kMaxGgufKey, "; is the file damaged?");
+    }
+    return ReadText(length, value);
   }
 
   absl::Status ReadMagic() {
@@ -74,12 +81,28 @@ class Reader {
     return absl::OkStatus();
   }
 
- private:
+  // OutOfRange if the file has the next `wanted` bytes, but `head` has not.
   absl::Status Need(uint64_t wanted) const {
+    if (wanted > left()) {
+      return InvalidArgument("needs ", wanted, " bytes at byte ", position_, ", where ", left(),
+                             " are left; is the file truncated?");
+    }
+    if (position_ + wanted > kMaxGgufHeaderBytes) {
+      return InvalidArgument("needs ", wanted, " bytes at byte ", position_,
+                             ", expected a header of at most ", kMaxGgufHeaderBytes,
+                             " bytes; is the file damaged?");
+    }
     if (wanted <= head_.size() - position_) return absl::OkStatus();
-    if (wanted <= left()) return absl::OutOfRangeError("the header is longer than what was read");
-    return InvalidArgument("needs ", wanted, " bytes at byte ", position_, ", where ", left(),
-                           " are left; is the file truncated?");
+    return absl::OutOfRangeError("the header is longer than what was read");
+  }
+
+ private:
+  absl::Status ReadText(uint64_t length, std::string* value) {
+    ZEROTH_RETURN_IF_ERROR(Need(length));
+    value->assign(reinterpret_cast<const char*>(head_.data() + position_),
+                  static_cast<size_t>(length));
+    position_ += static_cast<size_t>(length);
+    return absl::OkStatus();
   }
 
   absl::Span<const uint8_t> head_;
@@ -95,6 +118,8 @@ absl::Status ReadItems(Reader& reader, uint64_t count, int depth, std::vector<T>
     return InvalidArgument("an array of ", count, " elements before byte ", reader.position(),
                            ", where ", reader.left(), " bytes are left; is the file truncated?");
   }
+  // Before memory is reserved for a count that may be damaged.
+  ZEROTH_RETURN_IF_ERROR(reader.Need(count * MinBytes<T>()));
   items->reserve(static_cast<size_t>(count));
   for (uint64_t i = 0; i < count; ++i) {
     T item{};
@@ -170,11 +195,7 @@ absl::Status CheckCount(const Reader& reader, uint64_t count, size_t min_bytes,
 
 absl::Status ReadPair(Reader& reader, GgufMetadata* metadata) {
   std::string key;
-  ZEROTH_RETURN_IF_ERROR(reader.Read(&key));
-  if (key.empty() || key.size() > kMaxGgufKey) {
-    return InvalidArgument("a key of ", key.size(), " bytes before byte ", reader.position(),
-                           ", expected 1 to ", kMaxGgufKey);
-  }
+  ZEROTH_RETURN_IF_ERROR(reader.ReadName("a key", &key));
   if (metadata->Has(key)) {
     return InvalidArgument("key ", EscapeForMessage(key), " appears twice");
   }
@@ -245,11 +266,7 @@ absl::StatusOr<SafetensorsEntry> ReadEntry(Reader& reader, GgufTypes types, uint
 
 absl::Status ReadTensor(Reader& reader, GgufTypes types, GgufHeader* header) {
   std::string name;
-  ZEROTH_RETURN_IF_ERROR(reader.Read(&name));
-  if (name.empty() || name.size() > kMaxGgufKey) {
-    return InvalidArgument("a tensor name of ", name.size(), " bytes before byte ",
-                           reader.position(), ", expected 1 to ", kMaxGgufKey);
-  }
+  ZEROTH_RETURN_IF_ERROR(reader.ReadName("a tensor name", &name));
   uint32_t type = 0;
   auto entry = ReadEntry(reader, types, type);
   if (!entry.ok()) return Annotate(entry.status(), absl::StrCat("tensor ", EscapeForMessage(name)));

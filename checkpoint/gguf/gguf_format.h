@@ -144,6 +144,8 @@ inline constexpr int kMaxGgufRank = 4;
 inline constexpr size_t kMaxGgufTensorName = 63;
 // The longest key that the format allows, in bytes.
 inline constexpr size_t kMaxGgufKey = 65535;
+// More than any vocabulary needs. A damaged length in a file of many GB is an error, and not read.
+inline constexpr size_t kMaxGgufHeaderBytes = size_t{256} << 20;
 // Arrays of arrays are legal, but nobody writes them, and hostile nesting would eat the stack.
 inline constexpr int kMaxGgufDepth = 4;
 

@@ -153,7 +153,9 @@ TEST(GgufFormatTest, HoldsCountsAndLengthsAgainstTheFileBeforeAllocating) {
   ExpectRefused(Bytes(kHuge, 0).text(), "tensors, more than its 0 bytes");
   ExpectRefused(Bytes(0, kHuge).text(), "key-value pairs, more than its 0 bytes");
   const std::string padding(64, ' ');
-  ExpectRefused(Bytes(0, 1).Put(kHuge).text() + padding, "needs 18446744073709551615 bytes");
+  ExpectRefused(Bytes(0, 1).Put(kHuge).text() + padding, "a key of 18446744073709551615 bytes");
+  ExpectRefused(Bytes(0, 1).Text("k").Put<uint32_t>(8).Put(kHuge).text() + padding,
+                "needs 18446744073709551615 bytes");
   for (uint32_t type = 0; type < 13; ++type) {
     const Bytes array = Bytes(0, 1).Text("k").Put<uint32_t>(9).Put(type).Put(kHuge);
     ExpectRefused(array.text() + padding, "an array of 18446744073709551615 elements");
@@ -162,6 +164,34 @@ TEST(GgufFormatTest, HoldsCountsAndLengthsAgainstTheFileBeforeAllocating) {
   nested.Text("k").Put<uint32_t>(9);
   for (int i = 0; i < 100'000; ++i) nested.Put<uint32_t>(9).Put<uint64_t>(1);
   ExpectRefused(nested.text(), "nested deeper than");
+}
+
+// A damaged length is an error before the rest of a large file is read in search of the header's
+// end.
+TEST(GgufFormatTest, HoldsLengthsAgainstTheLimitOfAHeaderBeforeReadingOn) {
+  constexpr size_t kFileBytes = size_t{40} << 30;
+  constexpr uint64_t kDamaged = uint64_t{1} << 30;
+  const auto parse = [](const Bytes& head, const std::string& message, absl::StatusCode code) {
+    const std::string& text = head.text();
+    const auto header = ParseGgufHeader(
+        absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(text.data()), text.size()), kFileBytes,
+        "m.gguf", /*with_blocks=*/false);
+    EXPECT_EQ(header.status().code(), code) << message;
+    EXPECT_THAT(std::string(header.status().message()), HasSubstr(message));
+  };
+  const auto refused = absl::StatusCode::kInvalidArgument;
+  parse(Bytes(0, 1).Put(kDamaged), "a key of 1073741824 bytes", refused);
+  parse(Bytes(1, 0).Put(kDamaged), "a tensor name of 1073741824 bytes", refused);
+  parse(Bytes(0, 1).Text("k").Put<uint32_t>(8).Put(kDamaged), "expected a header of at most",
+        refused);
+  for (const uint32_t type : {0u, 6u, 8u}) {
+    parse(Bytes(0, 1).Text("k").Put<uint32_t>(9).Put(type).Put(kDamaged),
+          "expected a header of at most", refused);
+  }
+  const std::string half_read = "longer than what was read";
+  parse(Bytes(0, 1).Put<uint64_t>(9), half_read, absl::StatusCode::kOutOfRange);
+  parse(Bytes(0, 1).Text("k").Put<uint32_t>(9).Put<uint32_t>(8).Put<uint64_t>(300'000), half_read,
+        absl::StatusCode::kOutOfRange);
 }
 
 TEST(GgufFormatTest, RefusesBadPairs) {

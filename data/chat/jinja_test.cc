@@ -86,6 +86,18 @@ TEST(JinjaTest, WritesWhatJinja2Writes) {
            {"{{ 'abc'.startswith('a') }}{{ 'abc'.endswith('bc') }}{{ 'aXbX'.replace('X','--') }}{{ "
             "'hELLO wORLD'.title() }}{{ 'hELLO'|capitalize }}{{ 'abc'.find('c') }}",
             "TrueTruea--b--Hello WorldHello2"},
+           {"{{ 'user_id' | title }}|{{ \"don't\" | title }}|{{ 'aB-cD (eF){gH}[iJ]<kL>/mN "
+            "3rd\\tx\\ny' | title }}|{{ 'user_id'.title() }}|{{ \"don't\".title() }}",
+            "User_id|Don't|Ab-Cd (Ef){Gh}[Ij]<Kl>/mn 3rd\tX\nY|User_Id|Don'T"},
+           {"{{ '3.7' | int }},{{ '-3.7e1' | int }},{{ ' +12 ' | int }},{{ '1_000' | int }},{{ "
+            "'x' | int }},{{ 'x' | int(7) }},{{ 'x' | int(default=-1) }},{{ '' | int }},{{ 'inf' | "
+            "int(6) }},{{ 'nan' | int(4) }},{{ true | int }},{{ none | int }},{{ [1] | int(5) }}",
+            "3,-37,12,1000,0,7,-1,0,6,4,1,0,5"},
+           {"{{ '0x1F' | int(8) }},{{ '1__0' | int(8) }},{{ '_1' | int(8) }},{{ '1_0.5' | int "
+            "}},{{ '1 2' | int(8) }},{{ '+-1' | int(8) }},{{ '1e3' | int }},{{ '.5' | int }},{{ "
+            "'5.' | int }},{{ '12abc' | int(9) }},{{ '007' | int }},{{ '1._5' | int(8) }},{{ "
+            "'1e_3' | int(8) }},{{ 'nan(1)' | int(8) }},{{ '1e400' | int(3) }}",
+            "8,8,8,10,8,8,1000,0,5,9,7,8,8,8,3"},
            {"{{ {'a': 1, 'b': [1, 'x\\n\"', none, true]} | tojson }}",
             "{\"a\": 1, \"b\": [1, \"x\\n\\\"\", null, true]}"},
            {"{{ {'a': 1}.get('a') }}{{ {'a': 1}.get('b') }}{{ {'a': 1}.get('b', 'z') }}", "1Nonez"},

@@ -91,4 +91,33 @@ TEST(TrainSignalsTest, ALimitOnTheSizeOfFilesIsAnError) {
   EXPECT_NE(run.errors.find("File too large"), std::string::npos) << run.errors;
 }
 
+// A checkpoint that could not be saved is saved again when the evaluation after its step is
+// interrupted.
+TEST(TrainSignalsTest, AnInterruptedEvaluationSavesWhatCouldNotBeSavedBefore) {
+  signal(SIGXFSZ, SIG_DFL);
+  const fs::path out = Scratch() / "out";
+  const fs::path log = Scratch() / "log";
+  const fs::path data = Scratch() / "held_out.bin";
+  WriteTokens(data, 10'000'000);  // an evaluation of minutes
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  rlimit limit = before;
+  limit.rlim_cur = 700'000;  // more than the model, and less than a checkpoint
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  const pid_t child = Start(
+      With(Reference(out), {"--eval_data=" + data.string(), "--world_size=1", "--eval_every=2",
+                            "--eval_batches=1000000", "--checkpoint_every=2"}),
+      log);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  while (Logs(log).find("File too large") == std::string::npos && !HasEnded(child)) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  ASSERT_EQ(prlimit(child, RLIMIT_FSIZE, &before, nullptr), 0);
+  ASSERT_EQ(kill(child, SIGTERM), 0);
+  EXPECT_EQ(Wait(child), 75) << Logs(log);
+  EXPECT_NE(Logs(log).find("checkpoint in " + (out / "step-00000002").string()), std::string::npos)
+      << Logs(log);
+  EXPECT_TRUE(fs::exists(out / "step-00000002")) << Logs(log);
+}
+
 }  // namespace

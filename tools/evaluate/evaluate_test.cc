@@ -298,6 +298,18 @@ TEST(EvaluateProgramTest, PrintsBothAndFailsWithAMessage) {
   EXPECT_EQ(choices["accuracy_error"], 0);
   EXPECT_FALSE(run(model));
   EXPECT_THAT(ReadTestFile(dir.File("err")), HasSubstr("error: nothing to measure"));
+  const std::string tokens = "--data=tests/testdata/llama_tiny/tokens.npy ";
+  const std::string choices_alone = absl::StrCat("--multiple_choice=", questions, " ");
+  for (const auto& [flags, message] : std::vector<std::pair<std::string, std::string>>{
+           {tokens + "--chat_template=chatml", "--chat_template needs --pairs or --write_topk"},
+           {tokens + "--topk=8", "--topk needs --write_topk"},
+           {tokens + "--limit=8", "--limit needs --multiple_choice"},
+           {choices_alone + "--stride=8", "--stride needs --data"},
+           {choices_alone + "--cache_dir=none", "--cache_dir needs --data"},
+           {choices_alone + "--seq_len=8", "--seq_len needs --data or --pairs"}}) {
+    EXPECT_FALSE(run(model + flags)) << flags;
+    EXPECT_THAT(ReadTestFile(dir.File("err")), HasSubstr(message)) << flags;
+  }
   const std::string chat = dir.Write("chat.jsonl", "{\"messages\": []}\n");
   EXPECT_FALSE(run(absl::StrCat(model, "--data=", chat)));
   EXPECT_THAT(ReadTestFile(dir.File("err")),

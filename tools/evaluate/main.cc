@@ -226,6 +226,33 @@ absl::Status PrintPairs(LoadedModel& loaded, const Tokenizer& tokenizer, nlohman
   return absl::OkStatus();
 }
 
+// Refuses flags that would have no effect on what is measured or written.
+absl::Status CheckFlagsHaveEffect() {
+  const bool has_data = !absl::GetFlag(FLAGS_data).empty();
+  const bool has_questions = !absl::GetFlag(FLAGS_multiple_choice).empty();
+  const bool has_pairs = !absl::GetFlag(FLAGS_pairs).empty();
+  const bool writes = !absl::GetFlag(FLAGS_write_topk).empty();
+  const struct {
+    absl::string_view flag;
+    bool is_given;
+    bool has_effect;
+    absl::string_view needs;
+  } flags[] = {
+      {"--chat_template", absl::GetFlag(FLAGS_chat_template) != "auto", has_pairs || writes,
+       "--pairs or --write_topk"},
+      {"--topk", absl::GetFlag(FLAGS_topk) != 64, writes, "--write_topk"},
+      {"--limit", absl::GetFlag(FLAGS_limit) != 0, has_questions, "--multiple_choice"},
+      {"--stride", absl::GetFlag(FLAGS_stride) != 0, has_data, "--data"},
+      {"--cache_dir", absl::GetFlag(FLAGS_cache_dir) != "auto", has_data, "--data"},
+      {"--seq_len", absl::GetFlag(FLAGS_seq_len) != 0, has_data || has_pairs, "--data or --pairs"}};
+  for (const auto& [flag, is_given, has_effect, needs] : flags) {
+    if (is_given && !has_effect) {
+      return InvalidArgument(flag, " needs ", needs, "; give it, or leave out ", flag);
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status RunEvaluate(int argc, char** argv) {
   ZEROTH_ASSIGN_OR_RETURN(
       const LoadModelOptions load,
@@ -252,6 +279,7 @@ absl::Status RunEvaluate(int argc, char** argv) {
     return absl::InvalidArgumentError(
         "--write_topk takes --data alone: without --multiple_choice, --pairs, --stride and --json");
   }
+  ZEROTH_RETURN_IF_ERROR(CheckFlagsHaveEffect());
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedModel> loaded, LoadedModel::Open(load));
   const absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = loaded->OpenTokenizer();
   // Token files need no tokenizer.

@@ -115,6 +115,8 @@ TEST_F(GenerateProgramTest, SaysWhatIsWrong) {
   const std::string model = "--model=tests/testdata/llama_tiny ";
   EXPECT_THAT(error(model + "--max_tokens=-1"), HasSubstr("max_tokens is -1, expected at least 0"));
   EXPECT_THAT(error(model + "--top_p=0"), HasSubstr("top_p is 0, expected more than 0"));
+  EXPECT_THAT(error(model + "--system=Brief"), HasSubstr("--system needs --chat"));
+  EXPECT_THAT(error(model + "--chat_template=chatml"), HasSubstr("--chat_template needs --chat"));
   EXPECT_THAT(error(model + "--precision=int8"), HasSubstr("expected fp32, bf16 or fp16"));
   EXPECT_THAT(error(model + "--base=x"), HasSubstr("--base=x is for an adapter"));
   EXPECT_THAT(error(model + "--device=abacus"),

@@ -164,6 +164,11 @@ absl::Status RunGenerate(int argc, char** argv) {
   options.seed = absl::GetFlag(FLAGS_seed);
   // Checked before a large model is read.
   ZEROTH_RETURN_IF_ERROR(ValidateGenerate(options));
+  const bool has_system = !absl::GetFlag(FLAGS_system).empty();
+  if (!absl::GetFlag(FLAGS_chat) && (has_system || absl::GetFlag(FLAGS_chat_template) != "auto")) {
+    return InvalidArgument(has_system ? "--system" : "--chat_template",
+                           " needs --chat: without it, the model continues --prompt as it is");
+  }
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedModel> loaded, LoadedModel::Open(load));
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, loaded->OpenTokenizer());
   options.vocab_size = tokenizer->vocab_size();

@@ -5,6 +5,7 @@
 #include <utf8proc.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -104,9 +105,47 @@ JinjaValue ChangeCase(absl::string_view text, JinjaCase to, JinjaWork& work) {
     const auto byte = static_cast<unsigned char>(c.code_point);
     const bool upper = to == Case::kUpper || (begins && to != Case::kLower);
     result.push_back(upper ? absl::ascii_toupper(byte) : absl::ascii_tolower(byte));
-    begins = to == Case::kTitle && !absl::ascii_isalpha(byte);
+    begins = (to == Case::kTitle && !absl::ascii_isalpha(byte)) ||
+             (to == Case::kWords &&
+              (IsPythonSpace(byte) || absl::string_view("-({[<").find(static_cast<char>(byte)) !=
+                                          absl::string_view::npos));
   }
   return JinjaValue::String(std::move(result));
+}
+
+JinjaValue ToInteger(const JinjaValue& value, const JinjaValue& otherwise, JinjaWork& work) {
+  if (value.is_number()) return JinjaValue::Integer(value.integer);
+  if (!value.Is(Kind::kString) && !value.Is(Kind::kFloat)) return otherwise;
+  const absl::string_view text = StripPython(*value.text);
+  work.Count(text.size());
+  std::string number;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto is_digit = [&](size_t at) {
+      return at < text.size() && absl::ascii_isdigit(static_cast<unsigned char>(text[at]));
+    };
+    if (!absl::ascii_isascii(static_cast<unsigned char>(text[i]))) {
+      work.Fail("int of characters beyond ASCII, which may be digits, is not known here");
+    }
+    if (text[i] != '_') {
+      number.push_back(text[i]);
+    } else if (i == 0 || !is_digit(i - 1) || !is_digit(i + 1)) {
+      return otherwise;
+    }
+  }
+  int64_t integer = 0;
+  if (absl::SimpleAtoi(number, &integer)) return JinjaValue::Integer(integer);
+  double real = 0;
+  // Python's float() knows no hexadecimal numbers.
+  if (number.find_first_of("xX") != std::string::npos || !absl::SimpleAtod(number, &real) ||
+      !std::isfinite(real)) {
+    return otherwise;
+  }
+  constexpr double kLimit = 9223372036854775808.0;  // 2^63
+  if (real < -kLimit || real >= kLimit) {
+    work.Fail("int of a number beyond 64 bits is not known here");
+    return {};
+  }
+  return JinjaValue::Integer(static_cast<int64_t>(real));
 }
 
 JinjaValue Items(const JinjaValue& map, JinjaWork& work) {

@@ -60,10 +60,14 @@ std::optional<absl::string_view> TextAt(const JinjaArguments& arguments, size_t 
                                         absl::string_view name, JinjaWork& work);
 JinjaValue Replace(absl::string_view text, absl::string_view from, absl::string_view to,
                    JinjaWork& work);
-enum class JinjaCase { kUpper, kLower, kTitle, kCapital };
+// kTitle is Python's str.title, where a word begins after anything but a letter. kWords is Jinja's
+// filter title, where it begins after a blank, a hyphen or an opening bracket.
+enum class JinjaCase { kUpper, kLower, kTitle, kWords, kCapital };
 // Changes the case of ASCII letters. kLower also handles other letters, except those for which
 // Python has a special rule.
 JinjaValue ChangeCase(absl::string_view text, JinjaCase to, JinjaWork& work);
+// Jinja's filter int: Python's int(value), or else int(float(value)), or else `otherwise`.
+JinjaValue ToInteger(const JinjaValue& value, const JinjaValue& otherwise, JinjaWork& work);
 // Pairs of names and values, as lists.
 JinjaValue Items(const JinjaValue& map, JinjaWork& work);
 JinjaValue Join(const JinjaValue& value, absl::string_view separator, JinjaWork& work);

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
@@ -298,7 +297,7 @@ JinjaValue ApplyFilter(absl::string_view name, const JinjaValue& value,
   if (name == "string" && given == 0) return JinjaValue::String(text());
   if (name == "upper" && given == 0) return ChangeCase(text(), JinjaCase::kUpper, work);
   if (name == "lower" && given == 0) return ChangeCase(text(), JinjaCase::kLower, work);
-  if (name == "title" && given == 0) return ChangeCase(text(), JinjaCase::kTitle, work);
+  if (name == "title" && given == 0) return ChangeCase(text(), JinjaCase::kWords, work);
   if (name == "capitalize" && given == 0) return ChangeCase(text(), JinjaCase::kCapital, work);
   if ((name == "first" || name == "last") && given == 0) {
     const JinjaValue::List list = ToList(value, work);
@@ -313,11 +312,10 @@ JinjaValue ApplyFilter(absl::string_view name, const JinjaValue& value,
     return Join(JinjaValue::Of(std::move(list)), "", work);
   }
   if (name == "items" && given == 0) return Items(value, work);
-  if (name == "int" && given == 0 && (value.is_number() || value.Is(Kind::kString))) {
-    int64_t number = value.integer;
-    // A string that is not an integer becomes 0.
-    if (value.Is(Kind::kString) && !absl::SimpleAtoi(StripPython(*value.text), &number)) number = 0;
-    return JinjaValue::Integer(number);
+  if (name == "int" && given <= 1 && arguments.Get(1, "base") == nullptr &&
+      !value.Is(Kind::kUndefined)) {
+    const JinjaValue* const otherwise = arguments.Get(0, "default");
+    return ToInteger(value, otherwise != nullptr ? *otherwise : JinjaValue::Integer(0), work);
   }
   if (name == "replace" && given == 2) {
     return Replace(text(), TextAt(arguments, 0, "old", work).value_or(""),
