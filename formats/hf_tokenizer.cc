@@ -277,7 +277,7 @@ absl::StatusOr<std::vector<std::string>> FindTokenizerFiles(const std::string& p
   const fs::path base(path);
   std::error_code ignored;
   if (!fs::is_directory(base, ignored)) {
-    if (absl::EndsWith(path, ".model")) return std::vector<std::string>{path};
+    if (absl::EndsWith(path, ".model")) return WithConfig({path});
     if (absl::EndsWith(path, ".json")) return WithConfig({path});
     if (!fs::exists(base, ignored))
       return absl::NotFoundError(
@@ -286,8 +286,7 @@ absl::StatusOr<std::vector<std::string>> FindTokenizerFiles(const std::string& p
                            ": expected a directory, a tokenizer.json or a SentencePiece .model");
   }
   if (IsFile(base / kTokenizerFile)) return WithConfig({(base / kTokenizerFile).string()});
-  if (IsFile(base / "tokenizer.model"))
-    return std::vector<std::string>{(base / "tokenizer.model").string()};
+  if (IsFile(base / "tokenizer.model")) return WithConfig({(base / "tokenizer.model").string()});
   const fs::path vocab = base / "vocab.json";
   const fs::path merges = base / "merges.txt";
   if (IsFile(vocab) && IsFile(merges)) return WithConfig({vocab.string(), merges.string()});

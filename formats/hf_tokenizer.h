@@ -67,8 +67,8 @@ struct HfTokenizer {
 };
 
 // Finds the files of the tokenizer at `path`, a file or a directory. In a directory these are
-// tokenizer.json, otherwise tokenizer.model, otherwise vocab.json and merges.txt; with JSON files
-// also those of ReadTokenizerConfig that exist. A file is a tokenizer.json if its name ends in
+// tokenizer.json, otherwise tokenizer.model, otherwise vocab.json and merges.txt; and those of
+// ReadTokenizerConfig that exist. A file is a tokenizer.json if its name ends in
 // .json, and SentencePiece's if it ends in .model. NotFound names the files that it looked for.
 absl::StatusOr<std::vector<std::string>> FindTokenizerFiles(const std::string& path);
 

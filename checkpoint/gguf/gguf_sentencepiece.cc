@@ -208,9 +208,12 @@ absl::StatusOr<GgufVocabulary> SentencePieceVocabulary(const SentencePieceModel&
       ZEROTH_ASSIGN_OR_RETURN(*id, files.Named(name));
     }
   }
-  // Texts begin with the begin-of-text token if the model has one, as in the tokenizer that
-  // OpenTokenizer makes of such a file.
-  if (model.FindControl(model.bos_piece) >= 0) result.prefix = {*result.bos};
+  // As in the tokenizer that OpenTokenizer makes of such a file.
+  const bool has_begin = model.FindControl(model.bos_piece) >= 0;
+  ZEROTH_ASSIGN_OR_RETURN(const bool begins, BoolField(files.config, "add_bos_token", has_begin));
+  ZEROTH_ASSIGN_OR_RETURN(const bool ends, BoolField(files.config, "add_eos_token", false));
+  if (begins && has_begin) result.prefix = {*result.bos};
+  if (ends && result.eos.has_value()) result.suffix = {*result.eos};
   ZEROTH_RETURN_IF_ERROR(Finish(&result));
   return result;
 }

@@ -171,8 +171,7 @@ std::optional<int32_t> BpeTokenizer::Find(absl::string_view token) const {
   return model_.Find(token);
 }
 
-absl::Status BpeTokenizer::EncodeParts(absl::string_view text, bool continues, bool at_start,
-                                       Sink sink) const {
+absl::Status BpeTokenizer::EncodeParts(absl::string_view text, Place place, Sink sink) const {
   std::unique_ptr<Scratch> borrowed;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -194,7 +193,7 @@ absl::Status BpeTokenizer::EncodeParts(absl::string_view text, bool continues, b
       raw_.Split(text, [&](absl::string_view part, const AddedToken* token) -> absl::Status {
         const bool is_first = part.data() == text.data();
         if (token == nullptr)
-          return EncodePiece(part, is_first && continues, is_first && at_start, scratch, sink);
+          return EncodePiece(part, is_first ? place : Place::kAfterPiece, scratch, sink);
         scratch.Emit(token->id, sink);
         return absl::OkStatus();
       }));
@@ -202,34 +201,36 @@ absl::Status BpeTokenizer::EncodeParts(absl::string_view text, bool continues, b
   return absl::OkStatus();
 }
 
-absl::Status BpeTokenizer::EncodePiece(absl::string_view piece, bool continues, bool at_start,
-                                       Scratch& scratch, Sink sink) const {
+absl::Status BpeTokenizer::EncodePiece(absl::string_view piece, Place place, Scratch& scratch,
+                                       Sink sink) const {
   if (!parts_.normalizer.empty()) {
     scratch.normalized.assign(piece.data(), piece.size());
-    ZEROTH_RETURN_IF_ERROR(parts_.normalizer.Apply(continues, &scratch.normalized, scratch.regex));
+    ZEROTH_RETURN_IF_ERROR(
+        parts_.normalizer.Apply(place == Place::kContinues, &scratch.normalized, scratch.regex));
     piece = scratch.normalized;
   }
   return normalized_.Split(
       piece, [&](absl::string_view part, const AddedToken* token) -> absl::Status {
         if (token == nullptr)
-          return EncodeNormalized(part, at_start && part.data() == piece.data(), scratch, sink);
+          return EncodeNormalized(part, part.data() == piece.data() ? place : Place::kAfterPiece,
+                                  scratch, sink);
         scratch.Emit(token->id, sink);
         return absl::OkStatus();
       });
 }
 
-absl::Status BpeTokenizer::EncodeNormalized(absl::string_view piece, bool at_start,
-                                            Scratch& scratch, Sink sink) const {
+absl::Status BpeTokenizer::EncodeNormalized(absl::string_view piece, Place place, Scratch& scratch,
+                                            Sink sink) const {
   // Bytes that are not UTF-8 make separate words, which no expression sees.
   while (!piece.empty()) {
     const size_t valid = ValidUtf8Length(piece);
     ZEROTH_RETURN_IF_ERROR(parts_.pre_tokenizer.ForEachWord(
-        piece.substr(0, valid), at_start, scratch.regex, [&](absl::string_view word) {
+        piece.substr(0, valid), place, scratch.regex, [&](absl::string_view word) {
           EncodeWord(word, scratch, sink);
           return absl::OkStatus();
         }));
     piece.remove_prefix(valid);
-    at_start = false;
+    place = Place::kAfterPiece;
     size_t invalid = 0;
     while (invalid < piece.size() &&
            DecodeUtf8(piece.substr(invalid)).code_point == DecodedChar::kInvalid)

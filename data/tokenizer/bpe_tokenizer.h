@@ -53,10 +53,10 @@ class BpeTokenizer final : public Tokenizer {
   absl::Span<const int32_t> suffix() const override { return parts_.suffix; }
   std::optional<int32_t> Find(absl::string_view token) const override;
   absl::Status EncodeTo(absl::string_view text, bool continues, Sink sink) const override {
-    return EncodeParts(text, continues, /*at_start=*/!continues, sink);
+    return EncodeParts(text, continues ? Place::kContinues : Place::kStart, sink);
   }
   absl::Status EncodeAfterToken(absl::string_view text, Sink sink) const override {
-    return EncodeParts(text, /*continues=*/false, /*at_start=*/false, sink);
+    return EncodeParts(text, Place::kAfterPiece, sink);
   }
   absl::Status SplitSpecial(absl::string_view text, PartSink sink) const override {
     return special_.SplitSpecial(text, sink);
@@ -69,16 +69,15 @@ class BpeTokenizer final : public Tokenizer {
 
  private:
   struct Scratch;
+  using Place = PreTokenizer::Place;
 
   BpeTokenizer(BpeTokenizerParts parts, BpeModel model);
   absl::Status AddTokens();
   bool DecideCutsAtSpaces() const;
-  absl::Status EncodeParts(absl::string_view text, bool continues, bool at_start, Sink sink) const;
-  // Encodes a part of the text without added tokens. `continues`: it continues a text that was cut;
-  // `at_start`: it begins the whole text.
-  absl::Status EncodePiece(absl::string_view piece, bool continues, bool at_start, Scratch& scratch,
-                           Sink sink) const;
-  absl::Status EncodeNormalized(absl::string_view piece, bool at_start, Scratch& scratch,
+  absl::Status EncodeParts(absl::string_view text, Place place, Sink sink) const;
+  // Encodes a part of the text without added tokens.
+  absl::Status EncodePiece(absl::string_view piece, Place place, Scratch& scratch, Sink sink) const;
+  absl::Status EncodeNormalized(absl::string_view piece, Place place, Scratch& scratch,
                                 Sink sink) const;
   void EncodeWord(absl::string_view word, Scratch& scratch, Sink sink) const;
   // `is_whole`: the word is not part of a longer one.

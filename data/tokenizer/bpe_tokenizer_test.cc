@@ -106,11 +106,11 @@ std::vector<Symbols> WordsOf(absl::string_view text) {
   // The tokenizer passes the words that the pattern finds, split at bytes that are not UTF-8.
   Regex::Scratch scratch;
   const auto gpt2 = PreTokenizer::FromJson({{"type", "ByteLevel"}, {"add_prefix_space", false}});
-  const absl::Status status =
-      gpt2->ForEachWord(text, true, scratch, [&words](absl::string_view word) {
-        words.push_back(Bytes(word));
-        return absl::OkStatus();
-      });
+  const absl::Status status = gpt2->ForEachWord(text, PreTokenizer::Place::kStart, scratch,
+                                                [&words](absl::string_view word) {
+                                                  words.push_back(Bytes(word));
+                                                  return absl::OkStatus();
+                                                });
   EXPECT_TRUE(status.ok()) << status;
   return words;
 }

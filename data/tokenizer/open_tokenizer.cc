@@ -2,6 +2,7 @@
 
 #include "zeroth/data/tokenizer/open_tokenizer.h"
 
+#include <filesystem>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -51,7 +52,10 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(const std::string& path
   if (absl::EndsWith(paths[0], ".model")) {
     if (!options.new_tokens.empty()) return NoNewTokens(paths[0]);
     ZEROTH_ASSIGN_OR_RETURN(const std::string model, ReadFile(paths[0], kMaxBytes));
-    return named(SentencePieceFromBytes(model, options.parse_special));
+    ZEROTH_ASSIGN_OR_RETURN(
+        const nlohmann::json config,
+        ReadTokenizerConfig(std::filesystem::path(paths[0]).parent_path().string()));
+    return named(SentencePieceFromBytes(model, config, options.parse_special));
   }
   ZEROTH_ASSIGN_OR_RETURN(HfTokenizer files, ReadHfTokenizer(paths));
   ZEROTH_RETURN_IF_ERROR_WITH(AddNewTokens(options.new_tokens, &files), paths[0]);

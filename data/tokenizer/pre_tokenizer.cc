@@ -166,38 +166,40 @@ bool PreTokenizer::CutsAtSpaces() const {
   return tiles;
 }
 
-absl::Status PreTokenizer::Run(size_t stage, absl::string_view piece, bool at_start,
+absl::Status PreTokenizer::Run(size_t stage, absl::string_view piece, Place place,
                                Regex::Scratch& scratch, Sink sink) const {
   if (piece.empty()) return absl::OkStatus();
   if (stage == stages_.size()) return sink(piece);
   const Stage& now = stages_[stage];
   switch (now.kind) {
     case Kind::kSplit:
-      return Split(stage, piece, at_start, scratch, sink);
+      return Split(stage, piece, place, scratch, sink);
     case Kind::kPrefixSpace: {
-      if (piece[0] == ' ') return Run(stage + 1, piece, at_start, scratch, sink);
-      return Run(stage + 1, absl::StrCat(" ", piece), at_start, scratch, sink);
+      if (piece[0] == ' ' || place == Place::kContinues) {
+        return Run(stage + 1, piece, place, scratch, sink);
+      }
+      return Run(stage + 1, absl::StrCat(" ", piece), place, scratch, sink);
     }
     case Kind::kMetaspace: {
       std::string text = absl::StrReplaceAll(piece, {{" ", now.replacement}});
-      const bool wanted =
-          now.prepend == Prepend::kAlways || (now.prepend == Prepend::kFirst && at_start);
+      const bool wanted = (now.prepend == Prepend::kAlways && place != Place::kContinues) ||
+                          (now.prepend == Prepend::kFirst && place == Place::kStart);
       if (wanted && !absl::StartsWith(text, now.replacement)) text.insert(0, now.replacement);
-      return Run(stage + 1, text, at_start, scratch, sink);
+      return Run(stage + 1, text, place, scratch, sink);
     }
   }
   return absl::InternalError("a pre-tokenizer of no kind");
 }
 
-absl::Status PreTokenizer::Split(size_t stage, absl::string_view piece, bool at_start,
+absl::Status PreTokenizer::Split(size_t stage, absl::string_view piece, Place place,
                                  Regex::Scratch& scratch, Sink sink) const {
   const Stage& now = stages_[stage];
   const bool at_once = now.behavior == Behavior::kIsolated;
   std::vector<Part> parts;
   const auto add = [&](size_t begin, size_t end, bool is_delimiter) -> absl::Status {
     if (at_once) {
-      return Run(stage + 1, piece.substr(begin, end - begin), at_start && begin == 0, scratch,
-                 sink);
+      return Run(stage + 1, piece.substr(begin, end - begin),
+                 begin == 0 ? place : Place::kAfterPiece, scratch, sink);
     }
     parts.push_back({begin, end, is_delimiter});
     return absl::OkStatus();
@@ -214,7 +216,7 @@ absl::Status PreTokenizer::Split(size_t stage, absl::string_view piece, bool at_
   if (at_once) return absl::OkStatus();
   for (const Part& part : Join(now.behavior, parts)) {
     ZEROTH_RETURN_IF_ERROR(Run(stage + 1, piece.substr(part.begin, part.end - part.begin),
-                               at_start && part.begin == 0, scratch, sink));
+                               part.begin == 0 ? place : Place::kAfterPiece, scratch, sink));
   }
   return absl::OkStatus();
 }

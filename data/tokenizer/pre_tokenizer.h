@@ -23,6 +23,10 @@ class PreTokenizer {
   // Receives the words in order; a word is valid during the call only.
   using Sink = absl::FunctionRef<absl::Status(absl::string_view)>;
 
+  // Where a piece stands: at the start of a text, after another piece or an added token, or where a
+  // text was cut, which adds no space that the text does not have.
+  enum class Place { kStart, kAfterPiece, kContinues };
+
   // Every text is one word.
   PreTokenizer() = default;
   // Unimplemented names an unknown kind; InvalidArgument names a wrong field.
@@ -36,10 +40,10 @@ class PreTokenizer {
   // True if in every text a word ends before each space that follows a printable ASCII character.
   bool CutsAtSpaces() const;
 
-  // Splits `piece`, which is valid UTF-8. `at_start`: the piece begins the whole text.
-  absl::Status ForEachWord(absl::string_view piece, bool at_start, Regex::Scratch& scratch,
+  // Splits `piece`, which is valid UTF-8.
+  absl::Status ForEachWord(absl::string_view piece, Place place, Regex::Scratch& scratch,
                            Sink sink) const {
-    return Run(0, piece, at_start, scratch, sink);
+    return Run(0, piece, place, scratch, sink);
   }
 
  private:
@@ -64,9 +68,9 @@ class PreTokenizer {
   absl::Status AddSplit(const nlohmann::json& json);
   absl::Status AddMetaspace(const nlohmann::json& json);
   absl::Status AddExpression(absl::string_view pattern);
-  absl::Status Run(size_t stage, absl::string_view piece, bool at_start, Regex::Scratch& scratch,
+  absl::Status Run(size_t stage, absl::string_view piece, Place place, Regex::Scratch& scratch,
                    Sink sink) const;
-  absl::Status Split(size_t stage, absl::string_view piece, bool at_start, Regex::Scratch& scratch,
+  absl::Status Split(size_t stage, absl::string_view piece, Place place, Regex::Scratch& scratch,
                      Sink sink) const;
   static std::vector<Part> Join(Behavior behavior, const std::vector<Part>& parts);
 

@@ -16,7 +16,7 @@ namespace {
 
 bool Run(absl::Span<const uint8_t> bytes) {
   const absl::string_view model(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  const auto tokenizer = SentencePieceFromBytes(model, false);
+  const auto tokenizer = SentencePieceFromBytes(model, nullptr, false);
   if (!tokenizer.ok()) return false;
   const auto ids = (*tokenizer)->Encode("words, and \u00e9 \xff");
   if (!ids.ok()) return true;

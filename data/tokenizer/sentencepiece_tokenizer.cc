@@ -1,7 +1,9 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include <array>
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -9,12 +11,17 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "nlohmann/json.hpp"
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/base/unicode.h"
 #include "zeroth/data/tokenizer/added_tokens.h"
 #include "zeroth/data/tokenizer/open_tokenizer.h"
 #include "zeroth/data/tokenizer/sentencepiece_library.h"
+#include "zeroth/formats/hf_added_tokens.h"
+#include "zeroth/formats/hf_tokenizer.h"
+#include "zeroth/formats/json_fields.h"
 #include "zeroth/formats/protobuf.h"
 #include "zeroth/formats/sentencepiece_model.h"
 
@@ -42,9 +49,14 @@ bool LengthsFit(absl::string_view message, bool has_messages) {
 
 std::string_view Std(absl::string_view text) { return {text.data(), text.size()}; }
 
+// A private-use character, U+10FFFD, which is in no vocabulary. No piece spans it and the text
+// after it, so that text gets the pieces of a continuation. (Without byte pieces, the library joins
+// it with unknown characters that follow it at once.)
+constexpr char kGuard[] = "\xF4\x8F\xBF\xBD";
+
 class SentencePieceTokenizer final : public Tokenizer {
  public:
-  absl::Status Load(absl::string_view model) {
+  absl::Status Load(absl::string_view model, const nlohmann::json& config) {
     if (!LengthsFit(model, /*has_messages=*/true)) {
       return absl::InvalidArgumentError(
           "not a SentencePiece model: a field is unknown or longer than the file; is the file cut "
@@ -55,7 +67,7 @@ class SentencePieceTokenizer final : public Tokenizer {
       return absl::InvalidArgumentError(
           "the SentencePiece model has no end token (eos_id), which separates documents");
     }
-    if (library_.begin_of_text() >= 0) prefix_[0] = library_.begin_of_text();
+    ZEROTH_RETURN_IF_ERROR(ReadConfig(config));
     bool ends_words_at_spaces = true;
     for (int id = 0; id < library_.size(); ++id) {
       const std::string& piece = library_.Piece(id);
@@ -74,17 +86,22 @@ class SentencePieceTokenizer final : public Tokenizer {
     // The library adds a space before every text, so a later part must drop the space that it
     // begins with.
     one.insert(one.end(), other.begin(), other.end());
-    cuts_at_spaces_ = ends_words_at_spaces && one == two;
+    // After an added token, the library adds a space to one that the text has.
+    cuts_at_spaces_ = ends_words_at_spaces && one == two && !added_.finds_any();
+    ZEROTH_ASSIGN_OR_RETURN(const std::vector<int32_t> guard, Encode(kGuard));
+    guard_ids_ = guard.size();
     return absl::OkStatus();
   }
 
   std::string name() const override { return "sentencepiece"; }
-  int32_t vocab_size() const override { return library_.size(); }
+  int32_t vocab_size() const override { return vocab_size_; }
   int32_t end_of_text() const override { return library_.end_of_text(); }
-  absl::Span<const int32_t> prefix() const override {
-    return absl::MakeConstSpan(prefix_).subspan(0, library_.begin_of_text() >= 0 ? 1 : 0);
-  }
+  absl::Span<const int32_t> prefix() const override { return prefix_; }
+  absl::Span<const int32_t> suffix() const override { return suffix_; }
   std::optional<int32_t> Find(absl::string_view token) const override {
+    for (const auto& [id, content] : spelling_of_added_) {
+      if (content == token) return id;
+    }
     const int id = library_.IdOf(Std(token));
     // The library returns the unknown token's id for an unknown piece.
     if (library_.Piece(id) != token) return std::nullopt;
@@ -92,13 +109,10 @@ class SentencePieceTokenizer final : public Tokenizer {
   }
 
   absl::Status EncodeTo(absl::string_view text, bool continues, Sink sink) const override {
-    if (continues && cuts_at_spaces_ && absl::StartsWith(text, " ")) text.remove_prefix(1);
-    std::vector<int> ids;
-    ZEROTH_RETURN_IF_ERROR(FromLibrary(library_.Encode(Std(text), &ids), "SentencePiece"));
-    constexpr size_t kPiece = 8192;
-    for (size_t begin = 0; begin < ids.size(); begin += kPiece)
-      sink(absl::MakeConstSpan(ids).subspan(begin, kPiece));
-    return absl::OkStatus();
+    return EncodeParts(text, continues ? Place::kContinues : Place::kStart, sink);
+  }
+  absl::Status EncodeAfterToken(absl::string_view text, Sink sink) const override {
+    return EncodeParts(text, Place::kAfterToken, sink);
   }
   absl::Status SplitSpecial(absl::string_view text, PartSink sink) const override {
     return special_.SplitSpecial(text, sink);
@@ -119,27 +133,92 @@ class SentencePieceTokenizer final : public Tokenizer {
       return absl::OkStatus();
     };
     for (const int32_t id : ids) {
-      if (!library_.IsControl(id)) {
+      const auto added = spelling_of_added_.find(id);
+      if (added == spelling_of_added_.end() && !library_.IsControl(id)) {
         run.push_back(id);
         continue;
       }
       ZEROTH_RETURN_IF_ERROR(flush());
-      text += library_.Piece(id);
+      text += added == spelling_of_added_.end() ? library_.Piece(id) : added->second;
     }
     ZEROTH_RETURN_IF_ERROR(flush());
     return replace_invalid ? ReplaceInvalidUtf8(text) : text;
   }
 
  private:
+  enum class Place { kStart, kAfterToken, kContinues };
+
+  // Reads from tokenizer_config.json which tokens are added to the model's, which begin and end a
+  // text, and whether a text after a token gets a space ("legacy", unless it is false).
+  absl::Status ReadConfig(const nlohmann::json& config) {
+    vocab_size_ = library_.size();
+    HfTokenizer files;
+    files.config = config;
+    for (int id = 0; id < library_.size(); ++id) {
+      files.bpe.vocab.emplace_back(library_.Piece(id), id);
+    }
+    ZEROTH_RETURN_IF_ERROR(AddTokensOfConfig(&files));
+    for (const AddedToken& token : files.added_tokens) {
+      added_.Add(token, token.content, /*parse_special=*/false);
+      if (token.id < library_.size() && library_.IsControl(token.id)) continue;
+      special_.Add(token, token.content, /*parse_special=*/true);
+      if (token.id < library_.size()) continue;
+      spelling_of_added_[token.id] = token.content;
+      vocab_size_ = std::max(vocab_size_, token.id + 1);
+    }
+    const bool has_begin = library_.begin_of_text() >= 0;
+    ZEROTH_ASSIGN_OR_RETURN(const bool begins, BoolField(config, "add_bos_token", has_begin));
+    ZEROTH_ASSIGN_OR_RETURN(const bool ends, BoolField(config, "add_eos_token", false));
+    ZEROTH_ASSIGN_OR_RETURN(space_after_token_, BoolField(config, "legacy", true));
+    if (begins && has_begin) prefix_ = {library_.begin_of_text()};
+    if (ends) suffix_ = {library_.end_of_text()};
+    return absl::OkStatus();
+  }
+
+  absl::Status EncodeParts(absl::string_view text, Place place, Sink sink) const {
+    return added_.Split(text, [&](absl::string_view part, const AddedToken* token) -> absl::Status {
+      if (token == nullptr) {
+        return EncodePart(part, part.data() == text.data() ? place : Place::kAfterToken, sink);
+      }
+      sink(absl::MakeConstSpan(&token->id, 1));
+      return absl::OkStatus();
+    });
+  }
+
+  absl::Status EncodePart(absl::string_view text, Place place, Sink sink) const {
+    // The space that the library puts before a text stands for the one that a continuation begins
+    // with. A continuation without one follows the guard, whose ids are dropped.
+    const bool continues = place == Place::kContinues;
+    const bool drops_space = continues && cuts_at_spaces_ && absl::StartsWith(text, " ");
+    if (drops_space) text.remove_prefix(1);
+    const bool guards =
+        (continues && !drops_space) || (place == Place::kAfterToken && !space_after_token_);
+    std::vector<int> ids;
+    ZEROTH_RETURN_IF_ERROR(FromLibrary(guards ? library_.Encode(absl::StrCat(kGuard, text), &ids)
+                                              : library_.Encode(Std(text), &ids),
+                                       "SentencePiece"));
+    constexpr size_t kPiece = 8192;
+    for (size_t begin = guards ? guard_ids_ : 0; begin < ids.size(); begin += kPiece)
+      sink(absl::MakeConstSpan(ids).subspan(begin, kPiece));
+    return absl::OkStatus();
+  }
+
   SentencePieceLibrary library_;
-  AddedTokenFinder special_;  // control tokens
-  std::array<int32_t, 1> prefix_ = {};
+  AddedTokenFinder special_;  // control tokens and the config's special ones
+  AddedTokenFinder added_;    // the config's other tokens, which are found in every text
+  std::map<int32_t, std::string> spelling_of_added_;  // of ids beyond the model's
+  int32_t vocab_size_ = 0;
+  std::vector<int32_t> prefix_;
+  std::vector<int32_t> suffix_;
+  bool space_after_token_ = true;
   bool cuts_at_spaces_ = false;
+  size_t guard_ids_ = 0;  // of kGuard
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> SentencePieceFromBytes(absl::string_view model,
+                                                                  const nlohmann::json& config,
                                                                   bool parse_special) {
   if (parse_special) {
     return absl::UnimplementedError(
@@ -147,7 +226,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> SentencePieceFromBytes(absl::string_v
         "does not say what they mean there");
   }
   auto tokenizer = std::make_unique<SentencePieceTokenizer>();
-  ZEROTH_RETURN_IF_ERROR(tokenizer->Load(model));
+  ZEROTH_RETURN_IF_ERROR(tokenizer->Load(model, config));
   return tokenizer;
 }
 

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -13,6 +15,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/file/json.h"
 #include "zeroth/core/base/file/temporary_directory.h"
 #include "zeroth/data/tokenizer/open_tokenizer.h"
@@ -88,6 +91,23 @@ TEST_P(TokenizerFixturesTest, PartsHaveTheIdsOfTheWhole) {
       ASSERT_TRUE(tokenizer_->EncodeTo(text.substr(0, cut), false, append).ok());
       ASSERT_TRUE(tokenizer_->EncodeTo(text.substr(cut), true, append).ok());
       ASSERT_EQ(parts, whole) << text << " cut at " << cut;
+    }
+  }
+}
+
+// A completion after its prompt: no space comes between them that neither has.
+TEST_P(TokenizerFixturesTest, AContinuationGetsNoSpace) {
+  for (const std::string prompt : {"Two and two?\n", "Q:", "### Response:\n"}) {
+    for (const std::string completion : {"Four.", " Four.", "4", "\n\nFour", "\xC3\xA9t\xC3\xA9"}) {
+      std::vector<int32_t> ids = *tokenizer_->Encode(prompt);
+      const absl::Status status = tokenizer_->EncodeTo(
+          completion, /*continues=*/true, [&ids](absl::Span<const int32_t> piece) {
+            ids.insert(ids.end(), piece.begin(), piece.end());
+          });
+      ASSERT_TRUE(status.ok()) << status;
+      // What the tokenizer does with the text as a whole, as to replace characters.
+      EXPECT_EQ(*tokenizer_->DecodeUtf8Text(ids),
+                *tokenizer_->DecodeUtf8Text(*tokenizer_->Encode(prompt + completion)));
     }
   }
 }
@@ -194,21 +214,73 @@ TEST(TokenizerJsonTest, TheConfigSaysWhatEndsAText) {
 
 TEST(SentencePieceTest, BadFilesAreRefused) {
   for (const char* const bytes : {"", "no model", "\x0a\xff"}) {
-    EXPECT_EQ(SentencePieceFromBytes(bytes, false).status().code(),
+    EXPECT_EQ(SentencePieceFromBytes(bytes, nullptr, false).status().code(),
               absl::StatusCode::kInvalidArgument);
   }
   // A piece of 6 bytes with a text of 3 million, for which the library would make room.
   const absl::Status too_long =
-      SentencePieceFromBytes(std::string("\x0a\x06\x0a\xc0\x8d\xb7\x01x"), false).status();
+      SentencePieceFromBytes(std::string("\x0a\x06\x0a\xc0\x8d\xb7\x01x"), nullptr, false).status();
   EXPECT_EQ(too_long.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(too_long.message()), ::testing::HasSubstr("cut short"));
   // A piece that begins with a zero byte, for which the library throws an exception.
   const std::string zero("\x0a\x0e\x0a\x05<unk>\x15\0\0\0\0\x18\x02\x0a\x07\x0a\x05\0\0%\x81\x06",
                          25);
-  EXPECT_EQ(SentencePieceFromBytes(zero, false).status().code(),
+  EXPECT_EQ(SentencePieceFromBytes(zero, nullptr, false).status().code(),
             absl::StatusCode::kInvalidArgument);
   const auto special = OpenTokenizer(FolderOf("sentencepiece"), {.parse_special = true});
   EXPECT_EQ(special.status().code(), absl::StatusCode::kUnimplemented) << special.status();
+}
+
+// A directory as transformers' slow LlamaTokenizer saves it.
+TEST(SentencePieceTest, TheFilesBesideItAddTokens) {
+  const TemporaryDirectory dir;
+  dir.Write("tokenizer.model", *ReadFile(FolderOf("sentencepiece") + "/tokenizer.model"));
+  const auto plain = OpenTokenizer(dir.path());
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  const int32_t size = (*plain)->vocab_size();
+  const std::string user = absl::StrCat(size);
+  const std::string call = absl::StrCat(size + 1);
+  const auto open = [&](const char* more) {
+    dir.Write("tokenizer_config.json",
+              absl::StrCat(R"({"added_tokens_decoder": {")", user,
+                           R"(": {"content": "<|user|>", "special": true}, ")", call,
+                           R"(": {"content": "<call>"}})", more, "}"));
+    return OpenTokenizer(dir.path());
+  };
+  const auto legacy = open("");
+  ASSERT_TRUE(legacy.ok()) << legacy.status();
+  EXPECT_EQ((*legacy)->vocab_size(), size + 2);
+  EXPECT_EQ((*legacy)->Find("<|user|>"), size);
+  EXPECT_EQ((*legacy)->prefix(), (*plain)->prefix());
+  EXPECT_TRUE((*legacy)->suffix().empty());
+  EXPECT_FALSE((*legacy)->CutsAtSpaces());
+  EXPECT_EQ(*(*legacy)->Decode({size, size + 1}), "<|user|><call>");
+  // Special tokens in text are text; others are found.
+  EXPECT_EQ(*(*legacy)->Encode("<|user|>"), *(*plain)->Encode("<|user|>"));
+  std::vector<int32_t> expected = *(*plain)->Encode("f");
+  expected.push_back(size + 1);
+  const std::vector<int32_t> after = *(*plain)->Encode("x");
+  expected.insert(expected.end(), after.begin(), after.end());
+  EXPECT_EQ(*(*legacy)->Encode("f<call>x"), expected);
+  std::vector<std::pair<std::string, std::optional<int32_t>>> parts;
+  EXPECT_TRUE((*legacy)
+                  ->SplitSpecial("a<|user|>b",
+                                 [&](absl::string_view part, std::optional<int32_t> token) {
+                                   parts.emplace_back(part, token);
+                                   return absl::OkStatus();
+                                 })
+                  .ok());
+  EXPECT_THAT(parts, ::testing::ElementsAre(::testing::Pair("a", std::nullopt),
+                                            ::testing::Pair("<|user|>", size),
+                                            ::testing::Pair("b", std::nullopt)));
+
+  const auto strict = open(R"(, "legacy": false, "add_bos_token": false, "add_eos_token": true)");
+  ASSERT_TRUE(strict.ok()) << strict.status();
+  EXPECT_TRUE((*strict)->prefix().empty());
+  EXPECT_THAT((*strict)->suffix(), ::testing::ElementsAre((*plain)->end_of_text()));
+  // No space after a token but the text's.
+  EXPECT_EQ(*(*strict)->Decode(*(*strict)->Encode("f<call>x")), "f<call>x");
+  EXPECT_NE(*(*strict)->Encode("f<call>x"), expected);
 }
 
 }  // namespace
