@@ -252,6 +252,9 @@ TEST_F(ConversationsTest, BadConversationsNameTheirLine) {
       {R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}],
            "weight": 0})",
        "has \"weight\", which is not read"},
+      {R"({"instruction": "a", "input": "", "output": "b", "system": "Be kind."})",
+       "has \"system\", which is not read; write the record as \"messages\", and write it as the "
+       "first message, of the role system, or leave the key out"},
       {R"({"messages": [{"from": "human", "value": "a"}]})",
        "message 1 has \"from\" and \"value\", expected \"role\""},
       {absl::StrCat(R"({"messages": [{"role": ")", std::string(100'000, 'r'),
