@@ -252,9 +252,6 @@ TEST_F(ConversationsTest, BadConversationsNameTheirLine) {
       {R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}],
            "weight": 0})",
        "has \"weight\", which is not read"},
-      {R"({"instruction": "a", "input": "", "output": "b", "system": "Be kind."})",
-       "has \"system\", which is not read; write the record as \"messages\", and write it as the "
-       "first message, of the role system, or leave the key out"},
       {R"({"messages": [{"from": "human", "value": "a"}]})",
        "message 1 has \"from\" and \"value\", expected \"role\""},
       {absl::StrCat(R"({"messages": [{"role": ")", std::string(100'000, 'r'),
@@ -284,6 +281,17 @@ TEST_F(ConversationsTest, BadConversationsNameTheirLine) {
     EXPECT_THAT(source.status().message(), HasSubstr(expected));
     EXPECT_LT(source.status().message().size(), 1000u);
   }
+}
+
+// An Alpaca record has no messages, so the advice begins with those.
+TEST_F(ConversationsTest, TheSystemOfAnAlpacaRecordBecomesAMessage) {
+  const auto source =
+      Encode(R"({"instruction": "a", "input": "", "output": "b", "system": "Be kind."})"
+             "\n",
+             {64, false});
+  EXPECT_THAT(source.status().message(),
+              HasSubstr("has \"system\", which is not read; write the record as \"messages\", and "
+                        "write it as the first message, of the role system, or leave the key out"));
 }
 
 // A reply that is not to be learned is read, but is not a target.
