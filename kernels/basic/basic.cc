@@ -29,6 +29,18 @@ uint32_t DropoutThreshold(float rate) {
 namespace kernels {
 namespace {
 
+// Checks the operands of a product, of which b and `out` may be fp32 whatever a is.
+bool CheckProduct(Operation& op, const BasicArgs& args, SharedType& type) {
+  const auto is_fp32 = [](const Matrix& matrix) {
+    return matrix.tensor.defined() && matrix.tensor.dtype() == DType::kFloat32;
+  };
+  const Matrix& out = args.out;
+  SharedType fp32;
+  if (is_fp32(out)) type = {};  // that of a
+  return op.SizedOrRepeated("a", args.a, out.rows, out.cols, type) &&
+         op.SizedOrRepeated("b", args.b, out.rows, out.cols, is_fp32(args.b) ? fp32 : type);
+}
+
 bool Check(Operation& op, const BasicArgs& args) {
   SharedType type;
   op.Inside("out", args.out, type);
@@ -41,6 +53,7 @@ bool Check(Operation& op, const BasicArgs& args) {
     expect_none("b", args.b);
   }
   if (!op.ok() || args.op == BasicOp::kFill) return op.ok();
+  if (args.op == BasicOp::kMultiply) return CheckProduct(op, args, type);
   const Matrix& out = args.out;
   const bool mean_gradient = args.op == BasicOp::kMeanBackward;
   op.Require(
@@ -53,7 +66,6 @@ bool Check(Operation& op, const BasicArgs& args) {
     op.SizedOrRepeated("a", args.a, out.rows, out.cols, type);
   }
   switch (args.op) {
-    case BasicOp::kMultiply:
     case BasicOp::kReluBackward:
     case BasicOp::kSiluBackward:
     case BasicOp::kTanhBackward:
@@ -85,7 +97,9 @@ absl::Status Basic(Kernels& kernels, const BasicArgs& args) {
   DropoutDraws draws = args.draws;
   if (draws.row_elements == 0) draws.row_elements = args.out.cols;
   return op.Run(BasicCall{.op = args.op,
-                          .dtype = args.out.tensor.dtype(),
+                          .dtype = a.tensor.dtype(),
+                          .b_dtype = b.tensor.dtype(),
+                          .out_dtype = args.out.tensor.dtype(),
                           .rows = args.out.rows,
                           .cols = args.out.cols,
                           .a = a.raw_data(),

@@ -22,7 +22,7 @@ enum class BasicOp : uint8_t {
   // Elementwise. All matrices have one shape, and `out` may be a or b. a or b with a stride of 0 is
   // one row, which is read again for each row of `out`.
   kScale,            // scalar * a
-  kMultiply,         // a * b
+  kMultiply,         // a * b; see BasicArgs::out for its types
   kRelu,             // the larger of a and 0
   kReluBackward,     // b where a > 0, else 0; a is the operation's argument or its result
   kSilu,             // a / (1 + e^-a)
@@ -65,7 +65,9 @@ struct BasicArgs {
   BasicOp op = BasicOp::kScale;
   Matrix a = {};
   Matrix b = {};
-  Matrix out = {};          // one element type for all three: fp32, bf16 or fp16
+  // One element type for all three: fp32, bf16 or fp16. Beside an `a` of 16 bits, b and `out` of
+  // kMultiply may be fp32 instead, either or both.
+  Matrix out = {};
   bool accumulate = false;  // add to out, in fp32, and round once
   float scalar = 1;         // kScale, kSoftCap, kFill; the rate of kDropout, in [0, 1)
   int64_t group = 1;        // at least 1
@@ -81,7 +83,9 @@ absl::Status Basic(Kernels& kernels, const BasicArgs& args);
 // The checked arguments. Strides are distances between rows, in elements.
 struct BasicCall {
   BasicOp op = BasicOp::kScale;
-  DType dtype = DType::kFloat32;
+  DType dtype = DType::kFloat32;  // of a
+  DType b_dtype = DType::kFloat32;
+  DType out_dtype = DType::kFloat32;
   int64_t rows = 0;  // of out
   int64_t cols = 0;
   const void* a = nullptr;

@@ -128,9 +128,18 @@ HWY_INLINE void ElementsOf(const BasicCall& call, int64_t at_row, int64_t column
     const auto part = static_cast<size_t>(std::min(kAtOnce, end - column));
     const Row<T> row(call, at_row, column);
     Convert(part, a, row.a);
-    Convert(part, b, row.b);
+    if (call.b_dtype == call.dtype) {
+      Convert(part, b, row.b);
+    } else {
+      Convert(part, b, static_cast<const float*>(call.b) + at_row * call.b_stride + column);
+    }
     Apply(call, at_row * call.draws.row_elements + column, part, a, b);
-    Put(call.accumulate, part, a, row.out);
+    if (call.out_dtype == call.dtype) {
+      Put(call.accumulate, part, a, row.out);
+    } else {
+      Put(call.accumulate, part, a,
+          static_cast<float*>(call.out) + at_row * call.out_stride + column);
+    }
   }
 }
 

@@ -76,16 +76,17 @@ __device__ __forceinline__ void Put(const BasicCall& call, int64_t at, float val
   *out = FromFloat<T>(call.accumulate ? __fadd_rn(ToFloat(*out), value) : value);
 }
 
-template <typename T, typename F>
+// A, B and Out are the types of a, b and the result.
+template <typename A, typename B, typename Out, typename F>
 __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
     ElementsOf(BasicCall call, bool one_piece, F f) {
   for (const int64_t i : ItemsOfThread(call.rows * call.cols)) {
     const int64_t row = one_piece ? 0 : i / call.cols;
     const int64_t column = one_piece ? i : i - row * call.cols;
-    const float a = ToFloat(static_cast<const T*>(call.a)[row * call.a_stride + column]);
-    const float b = ToFloat(static_cast<const T*>(call.b)[row * call.b_stride + column]);
+    const float a = ToFloat(static_cast<const A*>(call.a)[row * call.a_stride + column]);
+    const float b = ToFloat(static_cast<const B*>(call.b)[row * call.b_stride + column]);
     const int64_t element = call.draws.first_element + row * call.draws.row_elements + column;
-    Put<T>(call, row * call.out_stride + column, f(a, b, element));
+    Put<Out>(call, row * call.out_stride + column, f(a, b, element));
   }
 }
 
@@ -175,17 +176,28 @@ __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
 template <typename T>
 absl::Status BasicOf(const BasicCall& call, const LaunchTarget& target) {
   const LaunchShape each = MapShape(call.rows * call.cols, target.multiprocessors);
-  const auto elements = [&](auto f) {
+  const auto elements_of = [&]<typename B, typename Out>(TypeTag<B>, TypeTag<Out>, auto f) {
     const bool one_piece = call.a_stride == call.cols && call.b_stride == call.cols &&
                            call.out_stride == call.cols && call.draws.row_elements == call.cols;
-    return ZEROTH_LAUNCH((ElementsOf<T, decltype(f)>), each, target.stream, call, one_piece, f);
+    return ZEROTH_LAUNCH((ElementsOf<T, B, Out, decltype(f)>), each, target.stream, call, one_piece,
+                         f);
   };
+  const auto elements = [&](auto f) { return elements_of(TypeTag<T>(), TypeTag<T>(), f); };
   switch (call.op) {
     case BasicOp::kScale:
       return elements(ScaleOf{call.scalar});
     case BasicOp::kFill:
       return elements(FillWith{call.scalar});
     case BasicOp::kMultiply:
+      if (call.b_dtype != call.dtype && call.out_dtype != call.dtype) {
+        return elements_of(TypeTag<float>(), TypeTag<float>(), ProductOf());
+      }
+      if (call.b_dtype != call.dtype) {
+        return elements_of(TypeTag<float>(), TypeTag<T>(), ProductOf());
+      }
+      if (call.out_dtype != call.dtype) {
+        return elements_of(TypeTag<T>(), TypeTag<float>(), ProductOf());
+      }
       return elements(ProductOf());
     case BasicOp::kRelu:
       return elements(ReluOf());

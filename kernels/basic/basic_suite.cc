@@ -127,6 +127,46 @@ TEST_P(BasicSuite, ARowIsReadAgainForEachRow) {
   }
 }
 
+// b and the result may be fp32 beside an a of 16 bits: what a does not hold is not lost.
+TEST_P(BasicSuite, ProductsWithFp32) {
+  for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
+    for (const auto& [rows, cols, pad] : kSizes) {
+      for (int which = 1; which < 4; ++which) {
+        const DType b_dtype = which % 2 == 0 ? dtype : DType::kFloat32;
+        const DType out_dtype = which < 2 ? dtype : DType::kFloat32;
+        const int64_t width = cols + pad;
+        const std::vector<float> a = RoundTo(dtype, RandomNormal(rows * width, 2.0f));
+        const std::vector<float> row = RoundTo(b_dtype, RandomNormal(cols, 2.0f));
+        const std::vector<float> before = RoundTo(out_dtype, RandomNormal(rows * width, 2.0f));
+        Matrix again = Upload(Shape({1, cols}), row, b_dtype);
+        again.rows = rows;
+        again.stride = 0;
+        const Shape shape({rows, width});
+        const Matrix left = Upload(shape, a, dtype);
+        for (const bool accumulate : {false, true}) {
+          const Tensor out = Upload(shape, before, out_dtype);
+          ASSERT_TRUE(kernels::Basic(kernels(), {.op = BasicOp::kMultiply,
+                                                 .a = left.Columns(pad, cols),
+                                                 .b = again,
+                                                 .out = Matrix(out).Columns(0, cols),
+                                                 .accumulate = accumulate})
+                          .ok());
+          Doubles expected = ToDouble(before);
+          for (int64_t r = 0; r < rows; ++r) {
+            for (int64_t c = 0; c < cols; ++c) {
+              const auto at = static_cast<size_t>(r * width + c);
+              const double product = static_cast<double>(a[at + static_cast<size_t>(pad)]) *
+                                     row[static_cast<size_t>(c)];
+              expected[at] = accumulate ? expected[at] + product : product;
+            }
+          }
+          ExpectCloseIn(out_dtype, Download(out), expected, 1e-6, 1e-7, "product with fp32");
+        }
+      }
+    }
+  }
+}
+
 TEST_P(BasicSuite, ActivationsKeepNaNAndStandInfinity) {
   const float inf = std::numeric_limits<float>::infinity();
   const std::vector<float> values = {std::nanf(""), inf, -inf, 200.0f, -200.0f, 1e-30f, 0.0f};
@@ -314,6 +354,16 @@ TEST_P(BasicSuite, RefusesWhatDoesNotFit) {
       kernels::Basic(kernels(),
                      {.op = BasicOp::kRelu, .a = x, .out = Unwritten({2, 3}, DType::kBFloat16)}),
       {"Basic", "a is fp32, expected bf16 as out"});
+  ExpectInvalid(
+      kernels::Basic(
+          kernels(),
+          {.op = BasicOp::kMultiply, .a = x, .b = x, .out = Unwritten({2, 3}, DType::kBFloat16)}),
+      {"Basic", "a is fp32, expected bf16 as out"});
+  ExpectInvalid(
+      kernels::Basic(
+          kernels(),
+          {.op = BasicOp::kMultiply, .a = x, .b = Unwritten({2, 3}, DType::kBFloat16), .out = x}),
+      {"Basic", "b is bf16, expected fp32 as a"});
   ExpectInvalid(
       kernels::Basic(kernels(), {.op = BasicOp::kDropout, .a = x, .out = x, .scalar = 1.0f}),
       {"Basic", "scalar is 1", "below 1"});

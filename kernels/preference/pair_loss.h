@@ -70,16 +70,19 @@ ZEROTH_ON_EVERY_DEVICE inline PairLoss LossOfPair(const PreferenceOptions& optio
     by_c = 2 * from_target;
     by_r = -by_c;
   } else if (options.kind == PreferenceKind::kOrpo) {
-    // The odds of a probability that rounds to 1 are infinite.
+    // The odds of a probability that rounds to 1 are infinite, so they stop growing, without a
+    // slope, at this log-probability. NaN stays NaN.
     constexpr double kMostLog = -1e-6;
+    const bool stops_c = c >= kMostLog;
+    const bool stops_r = r >= kMostLog;
     pair.loss = -c;
-    c = c < kMostLog ? c : kMostLog;
-    r = r < kMostLog ? r : kMostLog;
+    c = stops_c ? kMostLog : c;
+    r = stops_r ? kMostLog : r;
     const double log_odds = c - r - (::log(-::expm1(c)) - ::log(-::expm1(r)));
     pair.loss += beta * SoftPlus(-log_odds);
     const double by_odds = -beta * Sigmoid(-log_odds);
-    by_c = -1 - by_odds / ::expm1(c);
-    by_r = by_odds / ::expm1(r);
+    by_c = stops_c ? -1 : -1 - by_odds / ::expm1(c);
+    by_r = stops_r ? 0 : by_odds / ::expm1(r);
   } else {
     const auto smoothing = static_cast<double>(options.label_smoothing);
     const double margin =

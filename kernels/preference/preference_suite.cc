@@ -221,6 +221,32 @@ TEST_P(PreferenceSuite, CertainAnswersHaveFiniteOdds) {
   }
 }
 
+// Where a log-probability is held at its limit, the odds do not depend on it.
+TEST_P(PreferenceSuite, OddsAtTheirLimitHaveNoSlope) {
+  for (const float sure : {0.0f, 1e-9f, 9e-7f}) {
+    for (const bool chosen : {false, true}) {
+      PreferenceLossArgs args =
+          PairOfTokens(chosen ? std::vector<float>{sure, 2.0f} : std::vector<float>{2.0f, sure});
+      args.options.kind = PreferenceKind::kOrpo;
+      ASSERT_TRUE(kernels::PreferenceLoss(kernels(), args).ok());
+      const std::vector<float> weights = Download(args.row_weights);
+      // What is left for the chosen answer is the slope of its own loss.
+      EXPECT_EQ(weights[chosen ? 0 : 1], chosen ? 1.0f : 0.0f) << sure;
+      EXPECT_NE(weights[chosen ? 1 : 0], chosen ? 0.0f : 1.0f) << sure;
+    }
+  }
+}
+
+// A loss that is not a number is not hidden by the limit.
+TEST_P(PreferenceSuite, OddsKeepNaN) {
+  for (const std::vector<float>& losses : {std::vector<float>{NAN, 2.0f}, {2.0f, NAN}}) {
+    PreferenceLossArgs args = PairOfTokens(losses);
+    args.options.kind = PreferenceKind::kOrpo;
+    ASSERT_TRUE(kernels::PreferenceLoss(kernels(), args).ok());
+    EXPECT_TRUE(std::isnan(Download(args.statistics)[0]));
+  }
+}
+
 // Three judged answers of one or two tokens, each before a mismatched one, and an empty place.
 TEST_P(PreferenceSuite, JudgementsAreThoseOfKto) {
   const std::vector<float> losses = {2.0f, 1.5f, 0.7f, 3.0f, 1.25f, 0.5f, 2.5f, 0.25f};

@@ -28,6 +28,13 @@ Doubles Values(const Tensor& tensor) {
   return Doubles(values->begin(), values->end());
 }
 
+// Of a tensor of any element type.
+Doubles Values(const Bench& bench, const Tensor& tensor) {
+  const absl::StatusOr<Tensor> fp32 = CastTo(*bench.context, tensor, DType::kFloat32);
+  EXPECT_TRUE(fp32.ok()) << fp32.status();
+  return fp32.ok() ? Values(*fp32) : Doubles();
+}
+
 // [rows, inner] times [inner, cols].
 Doubles Multiply(const Doubles& a, const Doubles& b, int64_t rows, int64_t inner, int64_t cols) {
   Doubles c(static_cast<size_t>(rows * cols));
@@ -264,6 +271,86 @@ TEST(LoraLinearTest, StartsAsTheLayerWithoutAdapters) {
   adapters[0].b->initializer().Fill(1, "b", 0, absl::MakeSpan(b));
   EXPECT_NE(a, std::vector<float>(15, 0.0f));
   EXPECT_EQ(b, std::vector<float>(12, 0.0f));
+}
+
+// Magnitudes are gathered in the type of the weights: rounding them must not change the layer. The
+// norm of the first output, 1.00366, lies just below the middle of two neighbours in bf16.
+TEST(LoraLinearTest, DoraStartsAsTheLayerWithoutAdapters) {
+  for (const WeightLayout layout : {WeightLayout::kOutIn, WeightLayout::kInOut}) {
+    for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
+      const Case test_case = {layout, {7, 24, {400}, 3}};
+      const LinearOptions options = LinearOptionsFor(test_case, /*bias=*/false);
+      LoraOptions lora = LoraOptionsFor(test_case);
+      lora.dora = true;
+      Bench bench;
+      LoraLinear layer("layer", options, lora);
+      Linear plain("layer", options);
+      const LoraAdapter& adapter = layer.adapters()[0];
+      std::vector<float> weight = bench.Draw(24 * 400, 0.2f);
+      for (size_t i = 0; i < 24; ++i) {
+        const float value = i == 0 ? 1.0f : (i == 1 ? 0.08564f : 0.0f);
+        weight[layout == WeightLayout::kOutIn ? i : i * 400] = value;
+      }
+      adapter.weight->set_data(bench.Upload(adapter.weight->shape(), weight, dtype));
+      plain.Parameters()[0]->set_data(adapter.weight->data());
+      bench.Own(*adapter.a, 1.0f, dtype);
+      bench.Own(*adapter.b, 0.0f, dtype);
+      std::vector<float> magnitudes(400);
+      const auto read = [&](int64_t begin, absl::Span<float> values) {
+        const Doubles stored = Values(bench, adapter.weight->data());
+        for (size_t i = 0; i < values.size(); ++i) {
+          values[i] = static_cast<float>(stored[static_cast<size_t>(begin) + i]);
+        }
+        return absl::OkStatus();
+      };
+      ASSERT_TRUE(InitialMagnitudes(adapter, 0, absl::MakeSpan(magnitudes), read).ok());
+      adapter.magnitude->set_data(bench.Upload(Shape({400}), magnitudes, dtype));
+      const Value x =
+          bench.context->MakeValue(bench.Upload(Shape({7, 24}), bench.Draw(7 * 24), dtype));
+      const absl::StatusOr<Value> adapted = layer.Forward(*bench.context, x);
+      ASSERT_TRUE(adapted.ok()) << adapted.status();
+      const absl::StatusOr<Value> expected = plain.Forward(*bench.context, x);
+      ASSERT_TRUE(expected.ok()) << expected.status();
+      EXPECT_EQ(Values(bench, adapted->data), Values(bench, expected->data)) << DTypeName(dtype);
+      // A magnitude that is NaN, or two steps larger, is not taken for a fresh one.
+      magnitudes[0] *= 1 + 0x1p-6f;
+      magnitudes[1] = NAN;
+      adapter.magnitude->set_data(bench.Upload(Shape({400}), magnitudes, dtype));
+      const absl::StatusOr<Value> moved = layer.Forward(*bench.context, x);
+      ASSERT_TRUE(moved.ok()) << moved.status();
+      EXPECT_NE(Values(bench, moved->data)[0], Values(bench, expected->data)[0]);
+      EXPECT_TRUE(std::isnan(Values(bench, moved->data)[1]));
+    }
+  }
+}
+
+// The sum of x dy over n, x = `weight` and n = |weight|, over more rows than one block has.
+TEST(LoraLinearTest, DoraSumsProductsThatFp16DoesNotHold) {
+  const auto gradient = [](int64_t rows, float weight, float dy) {
+    const Case test_case = {WeightLayout::kOutIn, {rows, 1, {1}, 1}};
+    LoraOptions lora = LoraOptionsFor(test_case);
+    lora.dora = true;
+    Bench bench;
+    LoraLinear layer("layer", LinearOptionsFor(test_case, /*bias=*/false), lora);
+    EXPECT_TRUE(FreezeAllButAdapters(layer, lora).ok());
+    for (Parameter* parameter : layer.Parameters()) bench.Own(*parameter, 0.0f, DType::kFloat16);
+    const LoraAdapter& adapter = layer.adapters()[0];
+    const Tensor one = bench.Upload(Shape({1}), {weight}, DType::kFloat16);
+    adapter.weight->set_data(one.Reshape(Shape({1, 1})));
+    adapter.magnitude->set_data(one);
+    const std::vector<float> ones(static_cast<size_t>(rows), 1.0f);
+    const Shape shape({rows, 1});
+    const Value x = bench.context->MakeValue(bench.Upload(shape, ones, DType::kFloat16));
+    const absl::StatusOr<Value> y = layer.Forward(*bench.context, x);
+    EXPECT_TRUE(y.ok()) << y.status();
+    if (!y.ok()) return -1.0;
+    const std::vector<float> dys(static_cast<size_t>(rows), dy);
+    y->node->grad = bench.Upload(shape, dys, DType::kFloat16);
+    EXPECT_TRUE(bench.tape.Backward().ok());
+    return Values(bench, adapter.magnitude->grad())[0];
+  };
+  EXPECT_EQ(gradient(1, 200, 400), 400);
+  EXPECT_EQ(gradient(2048, 0x1p-13f, 0x1p-13f), 0.25);
 }
 
 TEST(LoraLinearTest, OnlyTargetsAreAdapted) {

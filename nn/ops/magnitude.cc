@@ -22,6 +22,9 @@ namespace {
 
 // Elements of the weight that are adapted at a time: 4 MiB in fp32.
 constexpr int64_t kBlock = int64_t{1} << 20;
+// Rows whose products are summed at a time. Not a number of elements: the columns of a rank depend
+// on the layout, and the order of a sum must not.
+constexpr int64_t kSummedRows = 1024;
 
 Matrix Rows(Matrix matrix, int64_t begin, int64_t count) {
   matrix.offset += begin * matrix.stride;
@@ -103,14 +106,40 @@ absl::StatusOr<Tensor> SquaredNorms(Context& context, const MagnitudePart& part,
 }
 
 struct Factors {
-  Tensor factor;   // magnitude / n, in the type of activations
+  Tensor factor;   // magnitude / n, fp32
   Tensor inverse;  // 1 / n, fp32
 };
+
+// Sets each factor that the rounding of a magnitude to `dtype`, of 16 bits, may have moved away
+// from 1 back to 1, so that a fresh adapter changes no bit.
+absl::Status SnapToOne(Context& context, const Tensor& factor, DType dtype) {
+  const float half_ulp = dtype == DType::kBFloat16 ? 0x1p-8f : 0x1p-11f;
+  // n is computed in fp32, and may differ from the norm that the magnitude was rounded from.
+  const float most = half_ulp * (1 + 0x1p-6f);
+  const auto compute = [&context](BasicArgs args) {
+    return kernels::Basic(context.kernels(), args);
+  };
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor distance, CopyOf(context, factor));
+  ZEROTH_RETURN_IF_ERROR(
+      compute({.op = BasicOp::kFill, .out = distance, .accumulate = true, .scalar = -1}));
+  // snapped = the distance where most^2 - distance^2 > 0, else 0; so NaN stays.
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor snapped, context.EmptyLike(factor));
+  ZEROTH_RETURN_IF_ERROR(
+      compute({.op = BasicOp::kScale, .a = distance, .out = snapped, .scalar = -1}));
+  ZEROTH_RETURN_IF_ERROR(
+      compute({.op = BasicOp::kMultiply, .a = snapped, .b = distance, .out = snapped}));
+  ZEROTH_RETURN_IF_ERROR(
+      compute({.op = BasicOp::kFill, .out = snapped, .accumulate = true, .scalar = most * most}));
+  ZEROTH_RETURN_IF_ERROR(
+      compute({.op = BasicOp::kReluBackward, .a = snapped, .b = distance, .out = snapped}));
+  return compute(
+      {.op = BasicOp::kScale, .a = snapped, .out = factor, .accumulate = true, .scalar = -1});
+}
 
 // Divides each magnitude by the norm of its output's weights, using the RMS-norm kernel on
 // one-column rows with precomputed sums of squares.
 absl::StatusOr<Factors> FactorsOf(Context& context, const MagnitudePart& part, WeightLayout layout,
-                                  float scale, DType dtype) {
+                                  float scale) {
   ZEROTH_ASSIGN_OR_RETURN(const Tensor sums, SquaredNorms(context, part, layout, scale));
   ZEROTH_ASSIGN_OR_RETURN(const Tensor plain, FullValues(*part.magnitude));
   ZEROTH_ASSIGN_OR_RETURN(const Tensor magnitude, CastTo(context, plain, DType::kFloat32));
@@ -129,8 +158,10 @@ absl::StatusOr<Factors> FactorsOf(Context& context, const MagnitudePart& part, W
   args.sums = sums;
   args.width = 1;
   ZEROTH_RETURN_IF_ERROR(kernels::RmsNorm(context.kernels(), args));
-  ZEROTH_ASSIGN_OR_RETURN(Tensor rounded, CastTo(context, factor, dtype));
-  return Factors{std::move(rounded), inverse};
+  if (plain.dtype() != DType::kFloat32) {
+    ZEROTH_RETURN_IF_ERROR(SnapToOne(context, factor, plain.dtype()));
+  }
+  return Factors{factor, inverse};
 }
 
 // Adds the gradient of the magnitudes: the sum over rows of dy * x, divided by n. If ranks share
@@ -141,13 +172,23 @@ absl::Status MagnitudeGradient(Context& context, const MagnitudePart& part, cons
       const GradientPlace place,
       TakeGradientPlace(context, *part.magnitude, IsDivided(*part.a) && context.rows_are_shared()));
   if (!place.tensor.defined()) return absl::OkStatus();
-  const DType dtype = dy.tensor.dtype();
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor products, context.Empty(Shape({dy.rows, dy.cols}), dtype));
-  ZEROTH_RETURN_IF_ERROR(kernels::Basic(
-      context.kernels(), {.op = BasicOp::kMultiply, .a = x, .b = dy, .out = products}));
+  // In fp32: in fp16 products overflow and vanish although their sum does not.
+  ZEROTH_ASSIGN_OR_RETURN(
+      const Tensor products,
+      context.Empty(Shape({std::min(kSummedRows, dy.rows), dy.cols}), DType::kFloat32));
   ZEROTH_ASSIGN_OR_RETURN(const Tensor sums, context.Empty(Shape({dy.cols}), DType::kFloat32));
-  ZEROTH_RETURN_IF_ERROR(
-      kernels::BiasGradient(context.kernels(), products, sums, /*accumulate=*/false));
+  int64_t row = 0;
+  do {  // also without rows, for sums of 0
+    const int64_t rows = std::min(kSummedRows, dy.rows - row);
+    const Tensor block = products.View(0, Shape({rows, dy.cols}));
+    ZEROTH_RETURN_IF_ERROR(kernels::Basic(context.kernels(), {.op = BasicOp::kMultiply,
+                                                              .a = Rows(x, row, rows),
+                                                              .b = Rows(dy, row, rows),
+                                                              .out = block}));
+    ZEROTH_RETURN_IF_ERROR(
+        kernels::BiasGradient(context.kernels(), block, sums, /*accumulate=*/row > 0));
+    row += rows;
+  } while (row < dy.rows);
   ZEROTH_RETURN_IF_ERROR(kernels::Basic(
       context.kernels(), {.op = BasicOp::kMultiply, .a = sums, .b = inverse, .out = sums}));
   // A sum over one row casts to the gradient's type and accumulates.
@@ -180,8 +221,7 @@ absl::StatusOr<Value> MagnitudeOp(Context& context, const Value& x,
   const std::vector<MagnitudePart> parts(all.begin(), all.end());
   std::vector<Factors> factors;
   for (const MagnitudePart& part : parts) {
-    ZEROTH_ASSIGN_OR_RETURN(factors.emplace_back(),
-                            FactorsOf(context, part, layout, scale, x.data.dtype()));
+    ZEROTH_ASSIGN_OR_RETURN(factors.emplace_back(), FactorsOf(context, part, layout, scale));
   }
   ZEROTH_ASSIGN_OR_RETURN(Tensor y, context.EmptyLike(x.data));
   const Matrix from = x.data;
