@@ -103,8 +103,10 @@ Initializer InitializerOfA(int64_t in);
 // see InitializerOfA, and [projection.]lora_B, zeros, so
 // that training starts from the layer without adapters. The same holds with
 // [projection.]lora_magnitude_vector once InitialMagnitudes has computed its values; its
-// initializer makes zeros. Adapters multiply in the type of the activations, even if the layer
-// itself multiplies in fp8. The caller freezes the weights: see FreezeAllButAdapters.
+// initializer makes zeros. A layer with magnitudes and a bias rounds once more than one without.
+// Magnitudes have the precision of the unit's other parameters, see MagnitudeOp. Adapters multiply
+// in the type of the activations, even if the layer itself multiplies in fp8. The caller freezes
+// the weights: see FreezeAllButAdapters.
 class LoraLinear : public Linear, public AdaptedModule {
  public:
   // `lora` must be enabled.

@@ -27,7 +27,9 @@ struct MagnitudePart {
 // x [.., columns] → the same shape: x[.., j] * magnitude[j] / n[j] + bias[j] in the columns of each
 // part, and x in the others. n[j] is the 2-norm of output j's adapted weights, computed in fp32, a
 // block of the weight's rows at a time. As in PEFT, backward treats n as a constant (Liu et al.,
-// "DoRA: Weight-Decomposed Low-Rank Adaptation", 2024, section 4.3).
+// "DoRA: Weight-Decomposed Low-Rank Adaptation", 2024, section 4.3). Factors are fp32, and y is
+// rounded once, twice with a bias. A factor of magnitudes in 16 bits that is within their rounding
+// (2^-8 for bf16, 2^-11 for fp16) of 1 is 1.
 absl::StatusOr<Value> MagnitudeOp(Context& context, const Value& x,
                                   absl::Span<const MagnitudePart> parts, WeightLayout layout,
                                   float scale);
