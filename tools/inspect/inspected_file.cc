@@ -191,6 +191,11 @@ absl::StatusOr<InspectedFile> OpenGguf(const std::string& path) {
   AddFile(file, result.tensors);
   for (InspectedTensor& tensor : result.tensors) {
     SetQuantizedType(*file, tensor.name, tensor);
+    if (file->QuantizedTypeOf(tensor.name).empty()) continue;
+    tensor.read = nullptr;
+    tensor.read_blocks = [file, name = tensor.name](int64_t begin, int64_t end) {
+      return file->RawBytes(name, begin, end);
+    };
     if (file->blocks().contains(tensor.name)) {
       tensor.read = [file, name = tensor.name](int64_t begin, int64_t count,
                                                std::vector<uint8_t>& out) {
@@ -199,12 +204,6 @@ absl::StatusOr<InspectedFile> OpenGguf(const std::string& path) {
         out.resize(values.size() * sizeof(float));
         ConvertFromFloat32(DType::kFloat32, values, out.data());
         return absl::OkStatus();
-      };
-    } else if (!file->QuantizedTypeOf(tensor.name).empty()) {
-      tensor.read = [tensor](int64_t, int64_t, std::vector<uint8_t>&) -> absl::Status {
-        return Unimplemented(tensor.where, ": tensor \"", tensor.name, "\" is quantised as ",
-                             tensor.type, ", whose values cannot be read; compare files in F32, ",
-                             "F16, BF16, Q4_0 to Q8_0, Q2_K to Q6_K or MXFP4");
       };
     }
   }

@@ -28,8 +28,11 @@ struct InspectedTensor {
   int64_t numel = 0;
   std::string where;  // the file with the tensor, or the number of pieces
   // Reads the bytes of elements [begin, begin + count), as stored unless they are quantised blocks.
-  // Verifies checksums if the file has them. Unimplemented for blocks that cannot be unpacked.
+  // Verifies checksums if the file has them. Null for blocks that cannot be unpacked.
   std::function<absl::Status(int64_t begin, int64_t count, std::vector<uint8_t>& out)> read;
+  // Reads the bytes [begin, end) of quantised blocks, and none beyond the tensor's end. Null for
+  // other tensors, and for one in Hugging Face's layout.
+  std::function<absl::StatusOr<std::vector<uint8_t>>(int64_t begin, int64_t end)> read_blocks = {};
   bool is_state = false;  // of the optimizer, or the average: not weights
 };
 
@@ -60,9 +63,10 @@ std::string VerifyReport(const InspectedFile& file, bool& damaged);
 
 // Describes how two files differ: tensors that only one has, and tensors of another type or shape.
 // For tensors with other bits (with other values, if the types differ) it says how many elements
-// differ and by how much. Quantised tensors of one type are compared by the bits of their values.
-// Sets `differ` to whether there is any difference. The state of a checkpoint, besides its weights,
-// is compared only with another checkpoint's.
+// differ and by how much. Quantised tensors of one type are equal if their blocks are. If not,
+// their values are compared, unless Zeroth cannot unpack the type. Sets `differ` to whether there
+// is any difference. The state of a checkpoint, besides its weights, is compared only with another
+// checkpoint's.
 absl::StatusOr<std::string> DiffReport(const InspectedFile& a, const InspectedFile& b,
                                        bool& differ);
 

@@ -99,6 +99,18 @@ absl::StatusOr<Difference> Compare(const InspectedTensor& a, const InspectedTens
   return difference;
 }
 
+// Whether two tensors, quantised in the same type, have the same bytes.
+absl::StatusOr<bool> SameBlocks(const InspectedTensor& a, const InspectedTensor& b) {
+  for (int64_t begin = 0;; begin += kChunkNumel) {
+    ZEROTH_ASSIGN_OR_RETURN(const std::vector<uint8_t> left,
+                            a.read_blocks(begin, begin + kChunkNumel));
+    ZEROTH_ASSIGN_OR_RETURN(const std::vector<uint8_t> right,
+                            b.read_blocks(begin, begin + kChunkNumel));
+    if (left != right) return false;
+    if (left.empty()) return true;
+  }
+}
+
 using TensorsByName = std::map<std::string, const InspectedTensor*>;
 
 TensorsByName ByName(const InspectedFile& file) {
@@ -185,8 +197,20 @@ absl::StatusOr<std::string> DiffReport(const InspectedFile& a, const InspectedFi
       absl::StrAppend(&report, name, ": ", Kind(x), " and ", Kind(y), "\n");
       continue;
     }
+    std::string kinds = x.type == y.type ? "" : absl::StrCat(Kind(x), " and ", Kind(y), ", ");
+    if (kinds.empty() && x.read_blocks && y.read_blocks) {
+      ZEROTH_ASSIGN_OR_RETURN(const bool same, SameBlocks(x, y));
+      if (same) {
+        ++equal;
+        continue;
+      }
+      kinds = absl::StrCat(Kind(x), ", blocks differ, ");
+      if (!x.read) {
+        absl::StrAppend(&report, name, ": ", kinds, "values cannot be unpacked\n");
+        continue;
+      }
+    }
     ZEROTH_ASSIGN_OR_RETURN(const Difference difference, Compare(x, y));
-    const std::string kinds = x.type == y.type ? "" : absl::StrCat(Kind(x), " and ", Kind(y), ", ");
     if (difference.elements == 0) {
       if (kinds.empty()) {
         ++equal;

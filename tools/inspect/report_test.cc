@@ -252,7 +252,8 @@ TEST(ReportTest, BlocksThatCannotBeUnpackedAreListed) {
   const auto writer =
       GgufWriter::Create(path, {}, {{"w", DType::kFloat16, {2, 32}}}, {{"w", GgufBlock::kQ8_0}});
   ASSERT_TRUE(writer.ok()) << writer.status();
-  const std::vector<uint8_t> blocks(2 * 34);
+  std::vector<uint8_t> blocks(2 * 34);
+  blocks[35] = 'z';  // the last byte of two rows in IQ4_NL
   ASSERT_TRUE((*writer)->WriteBytes("w", 0, blocks).ok());
   ASSERT_TRUE((*writer)->Finish().ok());
   std::string bytes = ReadTestFile(path);
@@ -267,11 +268,36 @@ TEST(ReportTest, BlocksThatCannotBeUnpackedAreListed) {
   const auto table = TableOf(*file, /*norms=*/true);
   ASSERT_TRUE(table.ok()) << table.status();
   EXPECT_THAT(*table, HasSubstr("w       IQ4_NL  [2, 32]  iq.gguf\n"));
+  bool differ = true;
+  EXPECT_EQ(*DiffReport(*file, *file, differ), "1 tensors are equal, bit for bit\n");
+  EXPECT_FALSE(differ);
+  bytes.at(bytes.rfind('z')) = 'y';
+  const auto other = Open(dir.Write("other.gguf", bytes));
+  ASSERT_NE(other, nullptr);
+  EXPECT_EQ(*DiffReport(*file, *other, differ),
+            "w: IQ4_NL [2, 32], blocks differ, values cannot be unpacked\n"
+            "0 tensors are equal, bit for bit\n");
+  EXPECT_TRUE(differ);
+}
+
+// With a scale of 0, all codes have the same values.
+TEST(ReportTest, OtherBlocksOfEqualValuesAreNotEqual) {
+  const TemporaryDirectory dir;
+  const auto write = [&](const std::string& name, uint8_t code) {
+    const auto writer = GgufWriter::Create(dir.File(name), {}, {{"w", DType::kFloat16, {2, 32}}},
+                                           {{"w", GgufBlock::kQ8_0}});
+    EXPECT_TRUE(writer.ok()) << writer.status();
+    std::vector<uint8_t> blocks(2 * 34);
+    blocks.back() = code;
+    EXPECT_TRUE((*writer)->WriteBytes("w", 0, blocks).ok());
+    EXPECT_TRUE((*writer)->Finish().ok());
+    return dir.File(name);
+  };
   bool differ = false;
-  EXPECT_THAT(
-      std::string(DiffReport(*file, *file, differ).status().message()),
-      HasSubstr("iq.gguf: tensor \"w\" is quantised as IQ4_NL, whose values cannot be read; "
-                "compare files in"));
+  EXPECT_EQ(DiffOf(write("a.gguf", 0), write("b.gguf", 1), differ),
+            "w: Q8_0 [2, 32], blocks differ, all values equal\n"
+            "0 tensors are equal, bit for bit\n");
+  EXPECT_TRUE(differ);
 }
 
 TEST(ReportTest, OtherDirectoriesAreRefused) {
