@@ -2,6 +2,7 @@
 
 #include "zeroth/data/chat/chat_message.h"
 
+#include <algorithm>
 #include <cstddef>
 
 #include "zeroth/core/base/excerpt.h"
@@ -27,8 +28,11 @@ absl::Status CheckTurns(absl::Span<const ChatMessage> messages, absl::string_vie
           expected == "tool" || is_tool
               ? ": messages of tools directly follow the assistant's \"tool_calls\""
               : ": after a message of the system, or none, user and assistant take turns",
-          is_first && expected == "user" ? "; remove what stands before the user's first message"
-                                         : "");
+          !is_first || expected != "user" ? ""
+          : i == 0                        ? "; remove what stands before the user's first message"
+          : message.role == "system"
+              ? "; join the messages of the system into one"
+              : "; remove what stands between the system's message and the user's first");
     }
     const bool calls = !message.tool_calls.empty();
     if (calls) {
@@ -43,9 +47,11 @@ absl::Status CheckTurns(absl::Span<const ChatMessage> messages, absl::string_vie
   }
   const absl::string_view role = messages.back().role;
   if (role == last || (last == "user" && role == "tool")) return absl::OkStatus();
-  return InvalidArgument("the last message is of ", Excerpt(messages.back().role),
-                         ", expected one of \"", last, "\"",
-                         last == "assistant" ? "; remove what follows the assistant's last" : "");
+  const bool has_reply = std::ranges::any_of(
+      messages, [](const ChatMessage& message) { return message.role == "assistant"; });
+  return InvalidArgument(
+      "the last message is of ", Excerpt(messages.back().role), ", expected one of \"", last, "\"",
+      last == "assistant" && has_reply ? "; remove what follows the assistant's last" : "");
 }
 
 }  // namespace zeroth

@@ -783,17 +783,20 @@ TEST(ChatTemplateTest, SpeakersTakeTurns) {
        "message 1 is of \"assistant\", expected user: after a message of the system, or none, user "
        "and assistant take turns; remove what stands before the user's first message"},
       {{{"system", "s"}, {"assistant", "x"}},
-       "; remove what stands before the user's first message"},
+       "; remove what stands between the system's message and the user's first"},
+      {{{"system", "s"}, {"system", "t"}, {"user", "x"}},
+       "; join the messages of the system into one"},
       {{{"user", "x"}, {"user", "y"}}, "message 2 is of \"user\", expected assistant"},
       {{{"user", "x"}, {"system", "y"}}, "message 2 is of \"system\""},
       {{{"user", "x"}, {"assistant", "y"}, {"user", "z"}},
        "the last message is of \"user\", expected one of \"assistant\"; remove what follows the "
        "assistant's last"},
-      {{{"system", "x"}}, "the last message is of \"system\""}};
+      {{{"system", "x"}}, "the last message is of \"system\", expected one of \"assistant\"$"}};
   for (const auto& [messages, text] : cases) {
     const auto written = chat->Render(messages);
     EXPECT_EQ(written.status().code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(written.status().message(), HasSubstr(text));
+    // The last character of the text may say that nothing follows.
+    EXPECT_THAT(absl::StrCat(written.status().message(), "$"), HasSubstr(text));
   }
   EXPECT_THAT(chat->RenderPrompt({{"user", "x"}, {"assistant", "y"}}).status().message(),
               HasSubstr("the last message is of \"assistant\""));

@@ -283,6 +283,17 @@ TEST_F(ConversationsTest, BadConversationsNameTheirLine) {
   }
 }
 
+// An Alpaca record has no messages, so the advice begins with those.
+TEST_F(ConversationsTest, TheSystemOfAnAlpacaRecordBecomesAMessage) {
+  const auto source =
+      Encode(R"({"instruction": "a", "input": "", "output": "b", "system": "Be kind."})"
+             "\n",
+             {64, false});
+  EXPECT_THAT(source.status().message(),
+              HasSubstr("has \"system\", which is not read; write the record as \"messages\", and "
+                        "write it as the first message, of the role system, or leave the key out"));
+}
+
 // A reply that is not to be learned is read, but is not a target.
 TEST_F(ConversationsTest, MessagesSayWhetherTheyAreLearned) {
   constexpr int64_t kSeq = 63;

@@ -279,9 +279,11 @@ absl::Status CheckKeys(RecordKind kind, const nlohmann::ordered_json& json, bool
     if (IsLossMaskKey(key) && ReadLossMask(key, *found).value_or(false)) continue;
     return InvalidArgument(
         "has \"", key, "\", which is not read; ",
-        key == "functions" ? "--data_columns=tools=functions reads it as \"tools\""
+        key == "functions" ? std::string("--data_columns=tools=functions reads it as \"tools\"")
         : key == "system"
-            ? "write it as the first message, of the role system, or leave the key out"
+            ? absl::StrCat(NeedsTemplate(kind) ? "" : "write the record as \"messages\", and ",
+                           "write it as the first message, of the role system, or leave the key "
+                           "out")
             : "leave the key out if it says nothing about what is to be learned");
   }
   return absl::OkStatus();
