@@ -186,20 +186,16 @@ absl::Status ReadPair(Reader& reader, GgufMetadata* metadata) {
 
 // The bytes of the blocks of a tensor of ggml's quantised type `number`.
 absl::StatusOr<int64_t> BytesOfBlocks(uint32_t number, const std::vector<int64_t>& dims) {
-  // First, since a Shape must not overflow.
-  ZEROTH_ASSIGN_OR_RETURN(const int64_t bytes, SafetensorsBytes(SafetensorsDType::kI8, dims));
+  // First, since a Shape must not overflow. It counts bits, so a block's bytes, of which Q8_K has
+  // the most, 292 for 256 elements, also fit 63 bits.
+  const absl::StatusOr<int64_t> elements = SafetensorsBytes(SafetensorsDType::kI8, dims);
+  if (!elements.ok()) return Annotate(elements.status(), QuantizedTypeName(number));
   const GgufBlockSize block = SizeOfQuantizedType(number);
   if (dims.empty() || dims.back() % block.elements != 0) {
     return InvalidArgument("shape ", Shape(dims).ToString(), " in ", QuantizedTypeName(number),
                            ", expected rows of whole blocks of ", block.elements);
   }
-  // A block of few elements may have more bytes than elements.
-  const int64_t blocks = bytes / block.elements;
-  if (blocks > std::numeric_limits<int64_t>::max() / block.bytes) {
-    return InvalidArgument("shape ", Shape(dims).ToString(), " in ", QuantizedTypeName(number),
-                           " has more bytes than 63 bits can count");
-  }
-  return blocks * block.bytes;
+  return *elements / block.elements * block.bytes;
 }
 
 // Reads a tensor's declaration, and `type`, its number. Its range is not yet compared with the
