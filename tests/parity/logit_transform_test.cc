@@ -109,7 +109,7 @@ TEST_F(LogitTransformTest, AModelWithACapAsWellIsNotBuilt) {
                             ZEROTH_ASSIGN_OR_RETURN(auto model, CapTwice(config, ModelOptions()));
                             return Trainer::Create(world, *device, std::move(model), {}).status();
                           }),
-            absl::UnimplementedError(kExpected));
+            absl::UnimplementedError(absl::StrCat("rank 0 failed: ", kExpected)));
 }
 
 }  // namespace
