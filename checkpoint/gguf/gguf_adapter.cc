@@ -124,7 +124,11 @@ absl::Status ConvertAdapterToGguf(const HfConfig& base_config, const PeftAdapter
     ZEROTH_ASSIGN_OR_RETURN(std::optional<TensorCopy> copy,
                             GgufCopyOf(weights, matrices[i].from, renamed, base.division,
                                        /*to_gguf=*/true, dtype));
-    if (!copy) continue;
+    if (!copy) {
+      return Unimplemented(weights.description(), ": adapts \"", adapter.layers.at(i / 2),
+                           "\", which a GGUF file of this model does not have; write a PEFT "
+                           "adapter instead, or train without this layer");
+    }
     // A model that stores its weights transposed (GPT-2) may also store A and B transposed; their
     // rows keep their order.
     if (matrices[i].relayout != Relayout::kNone) copy->relayout = matrices[i].relayout;

@@ -30,8 +30,9 @@ bool IsGgufAdapter(const GgufFile& file);
 // appears whole or not at all. `matrices` maps tensors of `weights` to those of PEFT's
 // adapter_model.safetensors: for each of adapter.layers A, then B. Empty `dtype`: each tensor keeps
 // its type. `name`: general.name. Unimplemented for families without a mapping, and for an adapter
-// with modules to save; InvalidArgument for a layer that the family does not have, for some but not
-// all of a block's experts, and for an alpha of 0, which llama.cpp treats as absent.
+// with modules to save or of multi-token prediction layers; InvalidArgument for a layer that the
+// family does not have, for some but not all of a block's experts, and for an alpha of 0, which
+// llama.cpp treats as absent.
 absl::Status ConvertAdapterToGguf(const HfConfig& base, const PeftAdapter& adapter,
                                   const WeightsSource& weights,
                                   const std::vector<TensorCopy>& matrices, const std::string& path,

@@ -26,6 +26,8 @@
 #include "zeroth/checkpoint/hf_config.h"
 #include "zeroth/checkpoint/hf_directory.h"
 #include "zeroth/checkpoint/packed_blocks.h"
+#include "zeroth/checkpoint/peft_adapter.h"
+#include "zeroth/checkpoint/tensor_copy.h"
 #include "zeroth/checkpoint/weights_source.h"
 #include "zeroth/core/base/file/temporary_directory.h"
 
@@ -454,6 +456,24 @@ TEST(GgufQwen35Test, AnAdapterIsReorderedAsItsWeight) {
     EXPECT_EQ(columns[96 + 16 * order[head] + 5], static_cast<float>(96 + 16 * head + 5));
   }
   EXPECT_EQ(rows[63 * 2], 63.0f * 2);
+}
+
+// The file lacks the layer that the adapter was trained for.
+TEST(GgufQwen35Test, AnAdapterOfAnMtpLayerIsRefused) {
+  const TemporaryDirectory dir;
+  const HfDirectory model = OpenModel(kModel);
+  PeftAdapter adapter;
+  adapter.rank = 2;
+  adapter.alpha = 2;
+  adapter.layers = {"mtp.layers.0.self_attn.q_proj"};
+  TensorCopy matrix;
+  matrix.from = model.weights().names().front();
+  const absl::Status status = ConvertAdapterToGguf(model.config(), adapter, model.weights(),
+                                                   {matrix, matrix}, dir.File("a.gguf"), {}, "a");
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << status;
+  EXPECT_THAT(status.message(),
+              HasSubstr("adapts \"mtp.layers.0.self_attn.q_proj\", which a GGUF"));
+  EXPECT_FALSE(std::filesystem::exists(dir.File("a.gguf")));
 }
 
 TEST(GgufQwen35Test, ADecayMustBeNegative) {
