@@ -3,7 +3,6 @@
 #include "zeroth/train/model_source.h"
 
 #include <algorithm>
-#include <cstring>
 #include <iterator>
 #include <map>
 #include <memory>
@@ -26,11 +25,11 @@
 #include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/file/json.h"
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/formats/hugging_face.h"
 #include "zeroth/nn/language_model.h"
 #include "zeroth/nn/layers/linear.h"
 #include "zeroth/nn/layers/lora_linear.h"
 #include "zeroth/options/option_registry.h"
+#include "zeroth/train/check_weights.h"
 #include "zeroth/train/packed_formats.h"
 
 namespace zeroth {
@@ -128,85 +127,6 @@ absl::Status ReadTensor(const WeightsSource& weights, const PeftTensor& tensor, 
   return absl::OkStatus();
 }
 
-// True for stored tensors that are not weights of the model: attention masks and rotary tables of
-// old files, the second copy of a tied head, and multi-token prediction layers.
-bool IsKnownExtra(const std::string& name) {
-  return IsMtpTensor(name) || absl::EndsWith(name, ".attn.bias") ||
-         absl::EndsWith(name, ".attn.masked_bias") || absl::EndsWith(name, "rotary_emb.inv_freq") ||
-         name == "lm_head.weight";
-}
-
-// Checks that the files have every weight of the model and nothing else. Adapters and the rows of
-// new tokens may be missing, and with `makes_head` the head.
-absl::Status CheckWeights(const WeightsSource& weights, const LanguageModel& model,
-                          const NewTokenRows& grown, bool makes_head) {
-  const std::map<std::string, PeftTensor> optional = PeftLoraTensors(model);
-  std::vector<std::string> wrong;
-  std::set<std::string> used;
-  for (const Parameter* parameter : StoredParameters(model)) {
-    const std::string stored = weights.StoredName(parameter->name());
-    const bool may_miss =
-        optional.count(parameter->name()) > 0 || (makes_head && parameter == &model.head_weight());
-    if (may_miss && weights.Find(stored) == nullptr) continue;
-    const absl::StatusOr<Shape> shape = weights.ShapeOf(stored);
-    if (!shape.ok()) {
-      wrong.push_back(
-          absl::StrCat("missing: ", parameter->name(), " ", parameter->global_shape().ToString()));
-    } else if (*shape != parameter->global_shape() && !grown.Contains(parameter->name())) {
-      wrong.push_back(absl::StrCat("shape: ", stored, " is ", shape->ToString(), ", expected ",
-                                   parameter->global_shape().ToString()));
-    }
-    used.insert(stored);
-  }
-  for (const std::string& name : weights.names()) {
-    if (used.count(name) == 0 && !IsKnownExtra(name))
-      wrong.push_back(absl::StrCat("unexpected: ", name));
-  }
-  if (wrong.empty()) return absl::OkStatus();
-  constexpr size_t kShown = 12;
-  const size_t count = wrong.size();
-  if (count > kShown) {
-    wrong.resize(kShown);
-    wrong.push_back(absl::StrCat("… and ", count - kShown, " more"));
-  }
-  return InvalidArgument("the weights of ", weights.description(),
-                         " do not fit the model that its config.json describes:\n  ",
-                         absl::StrJoin(wrong, "\n  "));
-}
-
-// A model with a tied head has no lm_head.weight, but its files may: then it must be the embedding,
-// or the model that is trained would be another one than the files hold.
-absl::Status CheckTiedHead(const WeightsSource& weights, const LanguageModel& model) {
-  constexpr char kHead[] = "lm_head.weight";
-  constexpr int64_t kPiece = int64_t{1} << 20;
-  const SafetensorsEntry* head = weights.Find(kHead);
-  if (head == nullptr || model.scores()) return absl::OkStatus();
-  std::string embedding;
-  for (const Parameter* parameter : model.Parameters()) {
-    if (parameter->name() == kHead) return absl::OkStatus();
-    if (IsTokenEmbedding(parameter->name())) embedding = weights.StoredName(parameter->name());
-  }
-  if (embedding.empty()) return absl::OkStatus();
-  ZEROTH_ASSIGN_OR_RETURN(const Shape shape, weights.ShapeOf(embedding));
-  ZEROTH_ASSIGN_OR_RETURN(const Shape head_shape, weights.ShapeOf(kHead));
-  bool same = shape == head_shape;
-  std::vector<float> one(static_cast<size_t>(std::min(kPiece, shape.numel())));
-  std::vector<float> other(one.size());
-  for (int64_t begin = 0; same && begin < shape.numel(); begin += kPiece) {
-    const auto size = static_cast<size_t>(std::min(kPiece, shape.numel() - begin));
-    const absl::Span<float> a = absl::MakeSpan(one).first(size);
-    const absl::Span<float> b = absl::MakeSpan(other).first(size);
-    ZEROTH_RETURN_IF_ERROR(weights.ReadElements(embedding, begin, a));
-    ZEROTH_RETURN_IF_ERROR(weights.ReadElements(kHead, begin, b));
-    same = std::memcmp(a.data(), b.data(), size * sizeof(float)) == 0;
-  }
-  if (same) return absl::OkStatus();
-  return InvalidArgument(
-      weights.description(), ": \"", kHead, "\" differs from \"", embedding,
-      "\", but the model's head is its embedding. If the head is a separate matrix, set "
-      "\"tie_word_embeddings\" to false in config.json; otherwise remove the tensor");
-}
-
 }  // namespace
 
 absl::StatusOr<ModelSource> ModelSource::Open(const TrainOptions& options) {
@@ -297,9 +217,13 @@ absl::StatusOr<ModelSource> ModelSource::FromDirectory(std::string name, HfDirec
   if (!source.new_tokens_.empty()) {
     ZEROTH_ASSIGN_OR_RETURN(source.new_token_rows_, NewTokenRows::Create(weights, *model));
   }
-  ZEROTH_RETURN_IF_ERROR(
+  ZEROTH_ASSIGN_OR_RETURN(
+      source.ignored_mtp_tensors_,
       CheckWeights(weights, *model, source.new_token_rows_,
                    /*makes_head=*/options.scoring_head && !HasScoringHead(source.config_)));
+  if (const auto* const gguf = dynamic_cast<const GgufWeights*>(&weights)) {
+    source.ignored_mtp_tensors_ += gguf->mtp_tensors();
+  }
   ZEROTH_RETURN_IF_ERROR(CheckTiedHead(weights, *model));
   return source;
 }

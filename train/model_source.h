@@ -107,6 +107,9 @@ class ModelSource {
   std::string tokenizer_owner() const {
     return directory_.has_value() ? directory_->tokenizer_owner() : "";
   }
+  // The number of tensors of multi-token prediction (MTP) layers that the model's files have, but
+  // the model does not: they are neither trained nor exported.
+  int64_t ignored_mtp_tensors() const { return ignored_mtp_tensors_; }
   // Returns TokenIds (below) for this model; those of `tokenizer` if it is trained from scratch.
   nlohmann::json TokenIds(const Tokenizer* tokenizer) const;
   // Returns the generation_config.json beside the model. nullopt if there is none, or if the model
@@ -126,6 +129,7 @@ class ModelSource {
   ModelOptions model_options_;
   std::optional<HfDirectory> directory_;
   const PackedBlocks* blocks_ = nullptr;  // the directory's weights, if they are PackedBlocks
+  int64_t ignored_mtp_tensors_ = 0;
   bool assumes_mxfp4_ = false;  // packs experts as published, without files (plans, --resume)
   std::vector<AddedToken> new_tokens_;          // all added tokens, with --new_tokens
   NewTokenRows new_token_rows_;                 // rows of new tokens

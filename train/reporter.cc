@@ -18,7 +18,6 @@
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/comm_stats.h"
-#include "zeroth/formats/hugging_face.h"
 #include "zeroth/nn/layers/linear.h"
 #include "zeroth/nn/layers/lora_linear.h"
 #include "zeroth/options/option_registry.h"
@@ -272,17 +271,10 @@ void Reporter::PrintHeader(double gemm_rate, int64_t steps) {
       files != nullptr && !files->left_out().empty()) {
     Say(absl::StrCat("          the language model alone: ", files->left_out(),
                      ", are neither trained nor exported"));
-  } else if (files != nullptr) {
-    int64_t of_mtp = 0;
-    for (const auto& [tensor, entry] : files->weights().tensors()) {
-      if (IsMtpTensor(tensor)) of_mtp += entry.shape.numel();
-    }
-    if (of_mtp > 0) {
-      Say(
-          absl::StrFormat("          its layers that predict further tokens (mtp), %.2fM "
-                          "parameters, are neither trained nor exported",
-                          static_cast<double>(of_mtp) / 1e6));
-    }
+  } else if (input_.source.ignored_mtp_tensors() > 0) {
+    Say(absl::StrCat("          its layers that predict further tokens (mtp), ",
+                     input_.source.ignored_mtp_tensors(),
+                     " tensors, are neither trained nor exported"));
   }
   PrintAdapters();
   PrintFp8();

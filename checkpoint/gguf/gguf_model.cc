@@ -37,8 +37,10 @@ absl::Status ReadRuns(const TensorCopy& copy, int64_t rows, int64_t row_size, in
 bool IsGgufPath(absl::string_view path) { return absl::EndsWith(path, ".gguf"); }
 
 GgufWeights::GgufWeights(std::unique_ptr<const GgufFile> file, std::vector<TensorCopy> copies,
-                         TensorEntries tensors)
-    : WeightsSource(file->description(), std::move(tensors)), file_(std::move(file)) {
+                         TensorEntries tensors, int64_t mtp_tensors)
+    : WeightsSource(file->description(), std::move(tensors)),
+      file_(std::move(file)),
+      mtp_tensors_(mtp_tensors) {
   for (TensorCopy& copy : copies) {
     const auto block = file_->blocks().find(copy.from);
     // A head's columns need not be whole blocks; such a weight is read in full precision instead.
@@ -110,9 +112,10 @@ absl::StatusOr<HfDirectory> OpenGgufModel(const std::string& path) {
     entry.shape = import.tensors[i].shape;
     tensors[copy.to] = entry;
   }
-  return HfDirectory(path, std::move(import.config),
-                     std::shared_ptr<const GgufWeights>(new GgufWeights(
-                         std::move(file), std::move(import.copies), std::move(tensors))));
+  return HfDirectory(
+      path, std::move(import.config),
+      std::shared_ptr<const GgufWeights>(new GgufWeights(std::move(file), std::move(import.copies),
+                                                         std::move(tensors), import.mtp_tensors)));
 }
 
 absl::StatusOr<HfDirectory> OpenModelFiles(const std::string& path) {

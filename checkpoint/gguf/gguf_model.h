@@ -35,16 +35,19 @@ class GgufWeights final : public WeightsSource, public PackedBlocks {
                             absl::Span<float> out) const override;
 
   const GgufMetadata& metadata() const { return file_->metadata(); }
+  // The number of tensors of multi-token prediction layers in the file, which are not among these.
+  int64_t mtp_tensors() const { return mtp_tensors_; }
   absl::Status ReadBlocks(absl::string_view name, int64_t begin,
                           absl::Span<uint8_t> out) const override;
 
  private:
   friend absl::StatusOr<HfDirectory> OpenGgufModel(const std::string& path);
   GgufWeights(std::unique_ptr<const GgufFile> file, std::vector<TensorCopy> copies,
-              TensorEntries tensors);
+              TensorEntries tensors, int64_t mtp_tensors);
 
   const std::unique_ptr<const GgufFile> file_;
   std::map<std::string, TensorCopy, std::less<>> copies_;  // by Hugging Face's name
+  const int64_t mtp_tensors_;
 };
 
 // Opens a GGUF file of a model, unquantised or in the formats of kGgufFormats. The directory has no

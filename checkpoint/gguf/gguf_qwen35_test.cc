@@ -327,6 +327,9 @@ TEST(GgufQwen35Test, MtpBlocksAreLeftOut) {
   ExpectSameModel(OpenModel(kModel).weights(), back.weights());
   EXPECT_EQ(back.config().json()["num_hidden_layers"], 4);
   EXPECT_EQ(back.config().json()["layer_types"].size(), 4u);
+  const auto read = OpenGgufModel(dir.File("mtp.gguf"));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(dynamic_cast<const GgufWeights&>(read->weights()).mtp_tensors(), 2);
   // Without the key there is no such block.
   metadata.SetUint32("qwen35.block_count", 4);
   metadata.SetUint32("qwen35.nextn_predict_layers", 0);
