@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -25,8 +26,12 @@
 #include "zeroth/checkpoint/hf_directory.h"
 #include "zeroth/checkpoint/tensor_file_writer.h"
 #include "zeroth/core/base/file/temporary_directory.h"
+#include "zeroth/core/base/status_macros.h"
 #include "zeroth/data/tokenizer.h"
 #include "zeroth/data/tokenizer/open_tokenizer.h"
+#include "zeroth/nn/language_model.h"
+#include "zeroth/nn/layers/linear.h"
+#include "zeroth/nn/testing/capped_by_transform.h"
 
 namespace zeroth {
 namespace {
@@ -280,25 +285,35 @@ TEST(ModelSourceTest, ARewardModelWithoutItsHeadIsRefused) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("missing: score.weight"));
 }
 
+// Writes the model of `folder` with that config and further tensors of one element each.
+void WriteWithExtras(const std::string& folder, const std::string& config,
+                     const std::vector<std::pair<std::string, Shape>>& extras,
+                     const TemporaryDirectory& dir) {
+  dir.Write("config.json", config);
+  const auto weights = HfWeights::Open(folder).value();
+  std::vector<TensorDeclaration> tensors;
+  for (const auto& [name, shape] : extras) tensors.push_back({name, DType::kFloat32, shape});
+  for (const auto& [name, entry] : weights->tensors()) {
+    tensors.push_back({name, DType::kFloat32, entry.shape});
+  }
+  auto writer = SafetensorsWriter::Create(dir.File("model.safetensors"), tensors);
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  for (const auto& [name, shape] : extras) ASSERT_TRUE((*writer)->Write(name, 0, {1.0f}).ok());
+  for (const auto& [name, entry] : weights->tensors()) {
+    ASSERT_TRUE((*writer)->Write(name, 0, *weights->ReadAll(name, entry.shape)).ok());
+  }
+  ASSERT_TRUE((*writer)->Finish().ok());
+}
+
 // Published Qwen3.5 models have layers that predict further tokens, which no model here has.
 TEST(ModelSourceTest, MultiTokenPredictionLayersAreIgnored) {
-  const auto weights = HfWeights::Open("tests/testdata/qwen3_5_tiny").value();
+  const std::string folder = "tests/testdata/qwen3_5_tiny";
   for (const auto& [extra, is_known] : {std::pair("mtp.fc.weight", true),
                                         {"model.mtp.layers.0.mlp.up_proj.weight", true},
                                         {"model.layers.0.mtp.fc.weight", false}}) {
     const TemporaryDirectory dir;
-    dir.Write("config.json", ReadTestFile("tests/testdata/qwen3_5_tiny/config.json"));
-    std::vector<TensorDeclaration> tensors = {{extra, DType::kFloat32, Shape({1})}};
-    for (const auto& [name, entry] : weights->tensors()) {
-      tensors.push_back({name, DType::kFloat32, entry.shape});
-    }
-    auto writer = SafetensorsWriter::Create(dir.File("model.safetensors"), tensors);
-    ASSERT_TRUE(writer.ok()) << writer.status();
-    ASSERT_TRUE((*writer)->Write(extra, 0, {1.0f}).ok());
-    for (const auto& [name, entry] : weights->tensors()) {
-      ASSERT_TRUE((*writer)->Write(name, 0, *weights->ReadAll(name, entry.shape)).ok());
-    }
-    ASSERT_TRUE((*writer)->Finish().ok());
+    WriteWithExtras(folder, ReadTestFile(absl::StrCat(folder, "/config.json")),
+                    {{extra, Shape({1})}}, dir);
     TrainOptions options;
     options.init_from = dir.path();
     const auto source = ModelSource::Open(options);
@@ -310,6 +325,43 @@ TEST(ModelSourceTest, MultiTokenPredictionLayersAreIgnored) {
                   HasSubstr(absl::StrCat("unexpected: ", extra)));
     }
   }
+}
+
+class WithMtpLayer : public zeroth::testing::CappedByTransform {
+ public:
+  WithMtpLayer(std::unique_ptr<LanguageModel> model, const Json& config)
+      : CappedByTransform(std::move(model), /*cap=*/30.0f, config) {
+    AddChild(std::make_unique<Linear>("mtp.fc", 1, 1));
+  }
+};
+
+const ModelRegistration with_mtp_layer(
+    "gemma2_with_mtp",
+    [](const Json& config,
+       const ModelOptions& options) -> absl::StatusOr<std::unique_ptr<LanguageModel>> {
+      Json plain = config;
+      plain["model_type"] = "gemma2";
+      plain["final_logit_softcapping"] = nullptr;
+      ZEROTH_ASSIGN_OR_RETURN(auto model, ModelRegistry::Create(plain, options));
+      return std::make_unique<WithMtpLayer>(std::move(model), config);
+    });
+
+// A model of one's own may have such layers: then they are trained.
+TEST(ModelSourceTest, MultiTokenPredictionLayersOfTheModelAreNotIgnored) {
+  const std::string folder = "tests/testdata/gemma2_tiny";
+  Json config = Json::parse(ReadTestFile(absl::StrCat(folder, "/config.json")));
+  config["model_type"] = "gemma2_with_mtp";
+  const TemporaryDirectory dir;
+  WriteWithExtras(folder, config.dump(),
+                  {{"mtp.fc.weight", Shape({1, 1})},
+                   {"mtp.fc.bias", Shape({1})},
+                   {"mtp.norm.weight", Shape({1})}},
+                  dir);
+  TrainOptions options;
+  options.init_from = dir.path();
+  const auto source = ModelSource::Open(options);
+  ASSERT_TRUE(source.ok()) << source.status();
+  EXPECT_EQ(source->ignored_mtp_tensors(), 1);
 }
 
 // An adapter of a model of texts has no head of rewards, and cannot start one.
