@@ -175,7 +175,7 @@ TEST(GgufFormatTest, HoldsLengthsAgainstTheLimitOfAHeaderBeforeReadingOn) {
     const std::string& text = head.text();
     const auto header = ParseGgufHeader(
         absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(text.data()), text.size()), kFileBytes,
-        "m.gguf", /*with_blocks=*/false);
+        "m.gguf", GgufTypes::kPlain);
     EXPECT_EQ(header.status().code(), code) << message;
     EXPECT_THAT(std::string(header.status().message()), HasSubstr(message));
   };

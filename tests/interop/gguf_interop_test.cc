@@ -91,12 +91,15 @@ TEST(GgufLogitsTest, AreThoseOfTransformers) {
   const std::vector<float> expected = (*recorded)->ReadAll("logits", shape).value();
   const auto rows = OpenData(absl::StrCat(directory, "/tokens.npy"), {nullptr, 257});
   ASSERT_TRUE(rows.ok()) << rows.status();
-  const int64_t row = (*rows)->tokens() / shape.dim(0);
-  Batch batch{.batch = shape.dim(0), .seq = shape.dim(1)};
+  Batch batch;
+  batch.batch = shape.dim(0);
+  batch.seq = shape.dim(1);
   batch.inputs.resize(static_cast<size_t>(batch.batch * batch.seq));
   for (int64_t i = 0; i < batch.batch; ++i) {
     const auto inputs = absl::MakeSpan(batch.inputs).subspan(static_cast<size_t>(i * batch.seq));
-    ASSERT_TRUE((*rows)->Read(i * row, inputs.first(static_cast<size_t>(batch.seq))).ok());
+    // A row of the file also has the last token's target.
+    ASSERT_TRUE(
+        (*rows)->Read(i * (batch.seq + 1), inputs.first(static_cast<size_t>(batch.seq))).ok());
   }
   batch.targets = batch.inputs;
   for (const std::string& path : {directory, convert.out}) {
