@@ -560,7 +560,7 @@ TEST_P(DeltaNetSuite, RefusesWhatDoesNotFit) {
   ExpectInvalid(kernels::ShortConvolution(kernels(), convolution), {"initial_state is bf16"});
   convolution.initial_state = convolution.final_state;
   ExpectInvalid(kernels::ShortConvolution(kernels(), convolution),
-                {"final_state is initial_state"});
+                {"final_state aliases initial_state"});
   GatedDeltaRuleArgs args;
   args.shape = {1, 2, 2, 3, 4, 5};
   ExpectInvalid(kernels::GatedDeltaRule(kernels(), args),
