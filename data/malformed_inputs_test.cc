@@ -327,7 +327,7 @@ TEST_F(MalformedInputsTest, Compressed) {
        "be; unpack it: gunzip -k DIR/a.parquet.gz"},
       {"latin.jsonl.gz", Gzip("{\"text\": \"caf\xe9\"}\n"),
        "DIR/latin.jsonl.gz line 1: bad JSON (column 15): invalid string: ill-formed UTF-8 byte, "
-       "near \"{\\\"text\\\": \\\"caf\\xe9\\\"}\"; expected JSON in UTF-8: mend or remove the "
+       "near \"{\\\"text\\\": \\\"caf\\xe9\\\"}\"; expected JSON in UTF-8: fix or remove the "
        "record, or fetch the file again if it is cut short"},
       {"record.jsonl.gz", Gzip("{\"text\": \"a\"}\n{\"text\": \"b"),
        "DIR/record.jsonl.gz line 2: bad JSON (column 11): invalid string: missing closing quote, "

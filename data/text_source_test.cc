@@ -116,7 +116,7 @@ TEST_F(TextSourceTest, AFileThatIsCutShortWhileItIsReadIsAnError) {
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
   EXPECT_THAT(
       std::string(status.message()),
-      ::testing::ContainsRegex(paths_[2] + ": ends at or before byte [0-9]+, .* cut short"));
+      ::testing::ContainsRegex(paths_[2] + ": ends at or before byte [0-9]+, .* been truncated"));
 }
 
 TEST_F(TextSourceTest, ALongTextIsEncodedInPartsAsIfItWereWhole) {

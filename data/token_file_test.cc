@@ -57,8 +57,9 @@ void ExpectCutShortIsAnError(const std::string& path,
   EXPECT_EQ((*source)->Read(0, absl::MakeSpan(ids)), absl::OkStatus());
   const absl::Status status = (*source)->Read((*source)->size() - 100, absl::MakeSpan(ids));
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
-  EXPECT_THAT(std::string(status.message()),
-              ::testing::ContainsRegex(path + ": ends at or before byte [0-9]+, .* cut short"));
+  EXPECT_THAT(
+      std::string(status.message()),
+      ::testing::ContainsRegex(path + ": ends at or before byte [0-9]+, .* been truncated"));
 }
 
 TEST(TokenFileTest, AFileThatIsCutShortWhileItIsReadIsAnError) {

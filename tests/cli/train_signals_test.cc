@@ -60,7 +60,7 @@ TEST(TrainSignalsTest, DataThatAreCutShortInMidRunAreAnError) {
   EXPECT_EQ(Wait(child), 1) << Logs(log);
   const std::string errors = Read(ErrorLog(log));
   EXPECT_NE(errors.find(data.string() + ": ends at or before byte "), std::string::npos) << errors;
-  EXPECT_NE(errors.find("it was cut short"), std::string::npos) << errors;
+  EXPECT_NE(errors.find("it has been truncated"), std::string::npos) << errors;
 }
 
 TEST(TrainSignalsTest, NobodyNeedReadWhatItPrints) {
