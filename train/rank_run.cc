@@ -177,6 +177,7 @@ absl::Status RankRun::SetUp() {
     LoaderOptions eval_options = LoaderOptionsFor(spec_, input_, world_.rank());
     eval_options.shuffle = false;  // every evaluation reads the same text
     eval_options.once = true;
+    eval_options.documents = input_.eval_within_documents;
     eval_options.reference = eval_reference_;
     ZEROTH_ASSIGN_OR_RETURN(eval_loader_, DataLoader::Create(input_.eval_data, eval_options));
   }
@@ -313,8 +314,10 @@ absl::StatusOr<std::string> RankRun::DescribeAttention(const LanguageModel& mode
   if (!shape.has_value()) return "";
   shape->batch = options_.batch_size;
   shape->seq = options_.seq_len;
-  return kernels::DescribeAttention(
-      rank_->kernels(), *shape, options_.mixed_precision().param_dtype, input_.within_documents);
+  const bool within_documents =
+      spec_.only_evaluates() ? input_.eval_within_documents : input_.within_documents;
+  return kernels::DescribeAttention(rank_->kernels(), *shape,
+                                    options_.mixed_precision().param_dtype, within_documents);
 }
 
 DataOrder RankRun::Order() const {

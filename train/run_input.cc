@@ -295,6 +295,11 @@ absl::StatusOr<RunInput> OpenInput(const RunSpec& spec) {
   }
   ZEROTH_ASSIGN_OR_RETURN(const bool within_documents,
                           AttendsWithinDocuments(options, *data, *model, tokenizer.get()));
+  bool eval_within_documents = false;
+  if (eval_data != nullptr) {
+    ZEROTH_ASSIGN_OR_RETURN(eval_within_documents,
+                            AttendsWithinDocuments(options, *eval_data, *model, tokenizer.get()));
+  }
   std::shared_ptr<const TeacherTopK> teacher;
   if (!options.teacher_topk.empty()) {
     absl::StatusOr<std::shared_ptr<const TeacherTopK>> opened =
@@ -307,10 +312,11 @@ absl::StatusOr<RunInput> OpenInput(const RunSpec& spec) {
   ZEROTH_ASSIGN_OR_RETURN(std::optional<ModelSource> reference, OpenReference(options, *model));
   ZEROTH_ASSIGN_OR_RETURN(std::optional<ModelSource> teacher_model,
                           OpenTeacher(options, *model, within_documents));
-  return RunInput{std::move(source),  std::move(tokenizer), std::move(tokenizer_content.files),
-                  end_of_turn,        std::move(data),      std::move(eval_data),
-                  std::move(teacher), std::move(reference), std::move(teacher_model),
-                  within_documents,   sequences_per_epoch,  std::move(length)};
+  return RunInput{std::move(source),  std::move(tokenizer),  std::move(tokenizer_content.files),
+                  end_of_turn,        std::move(data),       std::move(eval_data),
+                  std::move(teacher), std::move(reference),  std::move(teacher_model),
+                  within_documents,   eval_within_documents, sequences_per_epoch,
+                  std::move(length)};
 }
 
 int64_t WarmupSteps(const TrainOptions& options, int64_t steps) {

@@ -46,7 +46,8 @@ struct RunInput {
   std::shared_ptr<const TeacherTopK> teacher;  // of --teacher_topk; null: none
   std::optional<ModelSource> reference;        // another model that --reference names
   std::optional<ModelSource> teacher_model;    // that --teacher names
-  bool within_documents = false;               // tokens attend only within their document
+  bool within_documents = false;               // tokens of `data` attend only within their document
+  bool eval_within_documents = false;          // so do those of `eval_data`
   int64_t sequences_per_epoch = 0;
   RunLength length;  // of a run that is not resumed
 };
@@ -62,7 +63,7 @@ absl::StatusOr<RunInput> OpenInput(const RunSpec& spec);
 absl::StatusOr<RunLength> LengthOf(const TrainOptions& options, int64_t sequences_per_epoch,
                                    int64_t steps = 0, int64_t sequences = 0);
 
-// Returns the options with which a rank reads the data.
+// Returns the options with which a rank reads `data`.
 LoaderOptions LoaderOptionsFor(const RunSpec& spec, const RunInput& input, int rank);
 // Returns the options with which models and checkpoints of the run are written.
 absl::StatusOr<ExportOptions> ExportOptionsOf(const RunSpec& spec, const RunInput& input,

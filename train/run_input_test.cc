@@ -157,6 +157,26 @@ TEST_F(RunInputTest, EpochsAreThoseOfTheDataWhateverTheBatchesBefore) {
   EXPECT_EQ(LengthOf(options_, 100, 25, 200)->steps, 25) << "all is read";
 }
 
+// By default, text and conversations are packed as in runs on either alone.
+TEST_F(RunInputTest, EachOfTheDataSaysWhereItAttends) {
+  options_.eval_data = options_.data;
+  options_.data =
+      dir_.Write("chat.jsonl", R"({"prompt": "a", "completion": "b"})" + std::string("\n"));
+  options_.seq_len = 16;
+  options_.model = "llama_tiny";
+  for (const bool text_first : {false, true}) {
+    const absl::StatusOr<RunInput> input = Open();
+    ASSERT_EQ(input.status(), absl::OkStatus());
+    EXPECT_EQ(input->within_documents, !text_first);
+    EXPECT_EQ(input->eval_within_documents, text_first);
+    std::swap(options_.data, options_.eval_data);
+  }
+  options_.attend_within = AttendWithin::kDocument;
+  const absl::StatusOr<RunInput> both = Open();
+  ASSERT_EQ(both.status(), absl::OkStatus());
+  EXPECT_TRUE(both->within_documents && both->eval_within_documents);
+}
+
 TEST_F(RunInputTest, WithoutEpochsStepsCount) {
   options_.steps = 7;
   const absl::StatusOr<RunInput> input = Open();

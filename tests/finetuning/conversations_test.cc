@@ -470,18 +470,23 @@ TEST_F(ConversationRunTest, ConversationsInARowDoNotSeeEachOther) {
   ASSERT_TRUE(chat.ok()) << chat.status();
   Train("trained", {"--world_size=2", "--batch_size=4", "--steps=20"});
   // The whole set once, in rows of this length.
-  const auto loss = [&](int64_t seq_len, const std::string& within) {
+  const auto loss = [&](int64_t seq_len, const std::string& within, const Flags& more = {}) {
     const auto rows =
         EncodeConversations({{(dir_ / "held_out.jsonl").string(), DataFileKind::kJsonLines}},
                             &*chat, **tokenizer, {seq_len, false});
     EXPECT_TRUE(rows.ok()) << rows.status();
     const int64_t count = (*rows)->size() / (seq_len + 1);
-    const std::string out = within + std::to_string(seq_len);
-    const Outcome run = RunTrainer(
-        With(Training(out),
-             {"--init_from=" + (dir_ / "trained/final").string(), "--model=", "--world_size=1",
-              "--batch_size=1", "--eval_batches=" + std::to_string(count), "--steps=1", "--lr=0",
-              "--attend_within=" + within, "--seq_len=" + std::to_string(seq_len)}));
+    const std::string out = within + std::to_string(seq_len) + std::to_string(more.size());
+    const Flags flags = {"--init_from=" + (dir_ / "trained/final").string(),
+                         "--model=",
+                         "--world_size=1",
+                         "--batch_size=1",
+                         "--eval_batches=" + std::to_string(count),
+                         "--steps=1",
+                         "--lr=0",
+                         "--attend_within=" + within,
+                         "--seq_len=" + std::to_string(seq_len)};
+    const Outcome run = RunTrainer(With(With(Training(out), flags), more));
     EXPECT_EQ(run.exit_code, 0) << run.output;
     return Metrics(dir_ / out).at(0).value("eval_loss", 0.0);
   };
@@ -491,6 +496,9 @@ TEST_F(ConversationRunTest, ConversationsInARowDoNotSeeEachOther) {
   EXPECT_NEAR(loss(127, "document"), apart, 1e-5 * apart);
   EXPECT_NEAR(loss(127, "auto"), apart, 1e-5 * apart);
   EXPECT_GT(std::abs(loss(127, "sequence") - apart), 1e-3 * apart);
+  // Nor do those that a run on text evaluates.
+  Write(dir_ / "text.jsonl", "{\"text\": \"" + std::string(500, 'a') + "\"}\n");
+  EXPECT_NEAR(loss(127, "auto", {"--data=" + (dir_ / "text.jsonl").string()}), apart, 1e-5 * apart);
 }
 
 TEST_F(ConversationRunTest, WhatWillNotDoIsSaid) {
