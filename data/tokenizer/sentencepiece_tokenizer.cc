@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "nlohmann/json.hpp"
 
 #include "zeroth/core/base/status_macros.h"
@@ -88,9 +89,8 @@ class SentencePieceTokenizer final : public Tokenizer {
     one.insert(one.end(), other.begin(), other.end());
     // After an added token, the library adds a space to one that the text has.
     cuts_at_spaces_ = ends_words_at_spaces && one == two && !added_.finds_any();
-    ZEROTH_ASSIGN_OR_RETURN(const std::vector<int32_t> guard, Encode(kGuard));
-    guard_ids_ = guard.size();
-    return absl::OkStatus();
+    ZEROTH_ASSIGN_OR_RETURN(guard_, Encode(kGuard));
+    return FromLibrary(library_.Decode(guard_, &decoded_guard_), "SentencePiece");
   }
 
   std::string name() const override { return "sentencepiece"; }
@@ -125,11 +125,16 @@ class SentencePieceTokenizer final : public Tokenizer {
     // The library drops control tokens. Other tokenizers spell them, so this does, too.
     std::string text;
     std::vector<int> run;
+    bool follows_token = false;
     const auto flush = [&]() -> absl::Status {
+      // The library drops a space that the pieces begin with. It is the text's where EncodePart
+      // put the guard in front.
+      const bool guards = !run.empty() && follows_token && !space_after_token_;
+      if (guards) run.insert(run.begin(), guard_.begin(), guard_.end());
       std::string part;
       ZEROTH_RETURN_IF_ERROR(FromLibrary(library_.Decode(run, &part), "SentencePiece"));
       run.clear();
-      text += part;
+      absl::StrAppend(&text, absl::StripPrefix(part, guards ? decoded_guard_ : ""));
       return absl::OkStatus();
     };
     for (const int32_t id : ids) {
@@ -139,6 +144,8 @@ class SentencePieceTokenizer final : public Tokenizer {
         continue;
       }
       ZEROTH_RETURN_IF_ERROR(flush());
+      // A text behind the prefix was encoded as one at the start.
+      follows_token = std::find(prefix_.begin(), prefix_.end(), id) == prefix_.end();
       text += added == spelling_of_added_.end() ? library_.Piece(id) : added->second;
     }
     ZEROTH_RETURN_IF_ERROR(flush());
@@ -198,7 +205,7 @@ class SentencePieceTokenizer final : public Tokenizer {
                                               : library_.Encode(Std(text), &ids),
                                        "SentencePiece"));
     constexpr size_t kPiece = 8192;
-    for (size_t begin = guards ? guard_ids_ : 0; begin < ids.size(); begin += kPiece)
+    for (size_t begin = guards ? guard_.size() : 0; begin < ids.size(); begin += kPiece)
       sink(absl::MakeConstSpan(ids).subspan(begin, kPiece));
     return absl::OkStatus();
   }
@@ -212,7 +219,8 @@ class SentencePieceTokenizer final : public Tokenizer {
   std::vector<int32_t> suffix_;
   bool space_after_token_ = true;
   bool cuts_at_spaces_ = false;
-  size_t guard_ids_ = 0;  // of kGuard
+  std::vector<int32_t> guard_;  // the ids of kGuard
+  std::string decoded_guard_;
 };
 
 }  // namespace

@@ -278,9 +278,23 @@ TEST(SentencePieceTest, TheFilesBesideItAddTokens) {
   ASSERT_TRUE(strict.ok()) << strict.status();
   EXPECT_TRUE((*strict)->prefix().empty());
   EXPECT_THAT((*strict)->suffix(), ::testing::ElementsAre((*plain)->end_of_text()));
-  // No space after a token but the text's.
-  EXPECT_EQ(*(*strict)->Decode(*(*strict)->Encode("f<call>x")), "f<call>x");
-  EXPECT_NE(*(*strict)->Encode("f<call>x"), expected);
+  // The ids of LlamaTokenizer in transformers 4.57.1, without the tokens around the text.
+  const auto check = [](const Tokenizer& tokenizer, const std::string& text,
+                        const std::vector<int32_t>& ids) {
+    EXPECT_EQ(*tokenizer.Encode(text), ids) << text;
+  };
+  check(**legacy, "f<call>x", {274, 701, 619, 669});
+  check(**legacy, "f <call> x", {274, 619, 701, 619, 619, 669});
+  check(**legacy, "one two<call>\nx", {376, 598, 701, 619, 13, 669});
+  check(**legacy, "\xC3\xA9<call>\xC3\xA9", {619, 198, 172, 701, 619, 198, 172});
+  check(**strict, "f<call>x", {274, 701, 669});
+  check(**strict, "f <call> x", {274, 619, 701, 619, 669});
+  check(**strict, "one two<call>\nx", {376, 598, 701, 13, 669});
+  check(**strict, "\xC3\xA9<call>\xC3\xA9", {619, 198, 172, 701, 198, 172});
+  EXPECT_EQ(*(*open(R"(, "legacy": false)"))->Decode({1, 376}), "<s>one");
+  for (const std::string text : {"f<call>x", "f <call> x", "f<call>  x<call>", "<call> "}) {
+    EXPECT_EQ(*(*strict)->Decode(*(*strict)->Encode(text)), text);
+  }
 }
 
 }  // namespace
