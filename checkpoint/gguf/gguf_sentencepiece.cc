@@ -220,14 +220,6 @@ absl::StatusOr<GgufVocabulary> SentencePieceVocabulary(const SentencePieceModel&
 
 absl::StatusOr<std::map<std::string, std::string>> SentencePieceFiles(
     const GgufVocabulary& vocabulary) {
-  if (!vocabulary.suffix.empty()) {
-    return Unimplemented("a tokenizer.model cannot say that a token follows each text");
-  }
-  if (vocabulary.bos && vocabulary.prefix.empty()) {
-    return Unimplemented(
-        "a tokenizer.model puts its token that begins a text before each, and this file has none "
-        "there (tokenizer.ggml.add_bos_token)");
-  }
   if (!vocabulary.unknown || !vocabulary.eos) {
     return Unimplemented(
         "a tokenizer.model needs a token for unknown text and one that ends a "
@@ -279,7 +271,7 @@ absl::StatusOr<std::map<std::string, std::string>> SentencePieceFiles(
   name(vocabulary.padding, &model.pad_piece);
   Json config = TokenizerConfigOf(spelled, "LlamaTokenizer");
   config["add_bos_token"] = !vocabulary.prefix.empty();
-  config["add_eos_token"] = false;
+  config["add_eos_token"] = !vocabulary.suffix.empty();
   config["add_prefix_space"] = vocabulary.add_space_prefix;
   // Like llama.cpp, "legacy" puts that space behind each added token as well.
   config["legacy"] = true;

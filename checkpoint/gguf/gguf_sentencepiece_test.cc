@@ -193,6 +193,27 @@ TEST(GgufSentencePieceTest, KindsOfTokensComeBack) {
   EXPECT_EQ(ScoresOf(*again), ScoresOf(*metadata));
 }
 
+// Both ways, and as the tokenizer of the directory does.
+TEST(GgufSentencePieceTest, TheConfigSaysWhatIsBesideATextInBothFormats) {
+  for (const bool begins : {false, true}) {
+    for (const bool ends : {false, true}) {
+      const TemporaryDirectory dir;
+      dir.Write("tokenizer.model", SerializeSentencePieceModel(SmallModel()));
+      dir.Write("tokenizer_config.json",
+                Json({{"add_bos_token", begins}, {"add_eos_token", ends}}).dump());
+      const auto metadata = MetadataOf(dir.path(), 266);
+      ASSERT_TRUE(metadata.ok()) << metadata.status();
+      EXPECT_EQ(*metadata->GetBool("tokenizer.ggml.add_bos_token"), begins);
+      EXPECT_EQ(*metadata->GetBool("tokenizer.ggml.add_eos_token"), ends);
+      const auto files = HfTokenizerFiles(**VocabularyOf(*metadata));
+      ASSERT_TRUE(files.ok()) << files.status();
+      const Json config = Json::parse(files->at("tokenizer_config.json"));
+      EXPECT_EQ(config["add_bos_token"], begins);
+      EXPECT_EQ(config["add_eos_token"], ends);
+    }
+  }
+}
+
 TEST(GgufSentencePieceTest, ScoresAreTheRanksOfMerges) {
   const TemporaryDirectory dir;
   const Json json = JsonOf(SmallModel());
@@ -364,10 +385,6 @@ TEST(GgufSentencePieceTest, HoldsMetadataAgainstThemselves) {
               HasSubstr("has 3 elements for 266 tokens"));
   EXPECT_THAT(message("tokenizer.ggml.token_type", GgufArray{std::vector<int32_t>(266, 7)}),
               HasSubstr("has the type 7 for token 0, expected 0 to 6"));
-  EXPECT_THAT(message("tokenizer.ggml.add_bos_token", false),
-              HasSubstr("puts its token that begins a text before each"));
-  EXPECT_THAT(message("tokenizer.ggml.add_eos_token", true),
-              HasSubstr("cannot say that a token follows each text"));
   EXPECT_THAT(message("tokenizer.ggml.tokens", GgufArray{std::vector<std::string>(266, "same")}),
               HasSubstr("tokens 0 and 1 are both \"same\""));
   // A file of an older llama.cpp, which calls the unknown token a control token and leaves out what
