@@ -196,6 +196,33 @@ TEST(TokenizerJsonTest, UnknownAndBadPartsAreNamed) {
   expect(error("/added_tokens", "[]"), "no token that ends a text");
 }
 
+// Newlines are tokens of their own here, so a prompt and its completion have the ids of the whole.
+TEST(TokenizerJsonTest, MetaspacePutsNoSpaceBeforeAContinuation) {
+  auto json = ReadJsonFile(FolderOf("llama2") + "/tokenizer.json");
+  ASSERT_TRUE(json.ok());
+  (*json)["normalizer"] = nullptr;
+  for (const char* const scheme : {"always", "first", "never"}) {
+    for (const bool splits : {false, true}) {
+      (*json)["pre_tokenizer"] = {{"type", "Metaspace"},
+                                  {"replacement", "\xE2\x96\x81"},
+                                  {"prepend_scheme", scheme},
+                                  {"split", splits}};
+      const auto tokenizer = TokenizerFromJson(*json, nullptr, {});
+      ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+      for (const std::string completion : {"Four.", " Four.", "4 and more"}) {
+        std::vector<int32_t> ids = *(*tokenizer)->Encode("Two?\n");
+        ASSERT_TRUE((*tokenizer)
+                        ->EncodeTo(completion, /*continues=*/true,
+                                   [&ids](absl::Span<const int32_t> piece) {
+                                     ids.insert(ids.end(), piece.begin(), piece.end());
+                                   })
+                        .ok());
+        EXPECT_EQ(ids, *(*tokenizer)->Encode("Two?\n" + completion)) << scheme << splits;
+      }
+    }
+  }
+}
+
 TEST(TokenizerJsonTest, TheConfigSaysWhatEndsAText) {
   const auto json = ReadJsonFile(FolderOf("llama3") + "/tokenizer.json");
   ASSERT_TRUE(json.ok());
