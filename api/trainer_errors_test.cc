@@ -16,6 +16,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
@@ -356,15 +357,19 @@ TEST_P(TrainerErrorsTest, ABatchOfAnotherSizeThanItSaysIsRefused) {
   EXPECT_TRUE(status.ok()) << status;
 }
 
-// A rank that drops its bad batch and goes on would otherwise be one step behind the others, whose
-// collectives match its own.
+// A rank that drops its bad batch and continues would otherwise be one step behind the others,
+// whose collectives match its own. The ranks wait for each other in different groups until the
+// timeout.
 TEST_P(TrainerErrorsTest, ABadBatchOnOneRankIsAnErrorOnAllRanks) {
   const Case& setup = GetParam();
   std::vector<absl::Status> errors(static_cast<size_t>(setup.world_size));
-  RunLocalRanks(setup.world_size, [&](Communicator& world) -> absl::Status {
+  LaunchOptions launch;
+  launch.world_size = setup.world_size;
+  launch.timeout = absl::Seconds(2);
+  RunLocalRanks(launch, [&](Communicator& world) -> absl::Status {
     Faults faults;
-    return RunTrainer(setup, world, faults, [&](Trainer& trainer, Device&) -> absl::Status {
-      absl::Status& error = errors[static_cast<size_t>(world.rank())];
+    absl::Status& error = errors[static_cast<size_t>(world.rank())];
+    error = RunTrainer(setup, world, faults, [&](Trainer& trainer, Device&) -> absl::Status {
       Trace trace;
       ZEROTH_RETURN_IF_ERROR(trace.Step(trainer, setup, 0));
       if (world.rank() == 1) {
@@ -372,9 +377,12 @@ TEST_P(TrainerErrorsTest, ABadBatchOnOneRankIsAnErrorOnAllRanks) {
         batches.back().targets.pop_back();
         EXPECT_TRUE(absl::IsInvalidArgument(trainer.Step(batches, 1e-2).status()));
       }
-      for (int step = 1; step < 4 && error.ok(); ++step) error = trace.Step(trainer, setup, step);
-      return error;
+      for (int step = 1; step < 4; ++step) {
+        ZEROTH_RETURN_IF_ERROR(trace.Step(trainer, setup, step));
+      }
+      return absl::OkStatus();
     });
+    return error;
   }).IgnoreError();
   for (const absl::Status& error : errors) EXPECT_FALSE(error.ok());
 }

@@ -146,8 +146,9 @@ TEST(SafetensorsFileTest, AFileThatIsCutShortWhileItIsReadIsAnError) {
       const absl::Status status = (*file)->ReadElements(
           "w", begin, absl::MakeSpan(out).subspan(static_cast<size_t>(begin)));
       EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
-      EXPECT_THAT(std::string(status.message()),
-                  ::testing::ContainsRegex(path + ": ends at or before byte [0-9]+, .* cut short"));
+      EXPECT_THAT(
+          std::string(status.message()),
+          ::testing::ContainsRegex(path + ": ends at or before byte [0-9]+, .* been truncated"));
     }
     EXPECT_EQ((*file)->RawBytes("w").status().code(), absl::StatusCode::kDataLoss);
   }
