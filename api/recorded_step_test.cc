@@ -160,7 +160,8 @@ Trace Follow(const RunSetup& setup, bool record_steps, const Course& course) {
     ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> trainer,
                             Trainer::Create(world, *device, std::move(model), options));
     for (const ShardState& state : trainer->optimizer().states()) {
-      if (state.name == "m") EXPECT_EQ(state.shard.dtype(), setup.state_dtype);
+      if (state.name != "m") continue;
+      EXPECT_EQ(state.shard.dtype(), setup.state_dtype);
     }
     ZEROTH_RETURN_IF_ERROR(trainer->sharding().Initialize(5));
     TrainingRun run(*trainer, setup, trace);
