@@ -4,6 +4,7 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <limits>
 
 namespace zeroth {
@@ -13,7 +14,7 @@ uint64_t RaiseDescriptorLimit(uint64_t wanted) {
   // Only a bad argument could make this fail.
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return std::numeric_limits<uint64_t>::max();
   if (limit.rlim_cur >= wanted || limit.rlim_cur >= limit.rlim_max) return limit.rlim_cur;
-  const rlimit raised = {limit.rlim_max, limit.rlim_max};
+  const rlimit raised = {std::min<rlim_t>(wanted, limit.rlim_max), limit.rlim_max};
   return setrlimit(RLIMIT_NOFILE, &raised) == 0 ? raised.rlim_cur : limit.rlim_cur;
 }
 

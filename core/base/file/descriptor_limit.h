@@ -6,8 +6,8 @@
 
 namespace zeroth {
 
-// Raises the process's soft limit on open files to the hard one if it is below `wanted`. Returns
-// the soft limit that then holds; it may still be below `wanted`.
+// Raises the process's soft limit on open files to `wanted`, or to the hard limit if that is lower.
+// Never lowers it. Returns the soft limit that then holds.
 uint64_t RaiseDescriptorLimit(uint64_t wanted);
 
 }  // namespace zeroth

@@ -25,13 +25,16 @@ Coordinator::Coordinator(std::string address, int port, Socket stop) noexcept
     : address_(std::move(address)), port_(port), stop_(std::move(stop)) {}
 
 absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(const Options& options) {
-  // A connection for each rank; the rest is for connections that have not joined, and for files.
+  // Beside a connection for each rank: some that have not joined, and files. It works with few.
+  constexpr uint64_t kWanted = 256;
+  constexpr uint64_t kNeeded = 32;
   const auto ranks = static_cast<uint64_t>(options.world_size);
-  const uint64_t limit = RaiseDescriptorLimit(ranks + 1024);
-  if (limit < ranks) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "rank 0 needs a connection for each of ", ranks, " ranks, but this process may open only ",
-        limit, " files; raise the hard limit (ulimit -Hn, or LimitNOFILE of the service)"));
+  const uint64_t limit = RaiseDescriptorLimit(ranks + kWanted);
+  if (limit < ranks + kNeeded) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("rank 0 needs a connection for each of ", ranks, " ranks and ", kNeeded,
+                     " other files, but this process may open only ", limit,
+                     "; raise the hard limit (ulimit -Hn, or LimitNOFILE of the service)"));
   }
   ZEROTH_ASSIGN_OR_RETURN(Listener listener,
                           Listen(options.host, options.port, options.others_elsewhere));

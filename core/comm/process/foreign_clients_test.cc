@@ -351,11 +351,19 @@ TEST(CoordinatorTest, RaisesTheLimitOnOpenFilesOrSaysThatItIsTooLow) {
   rlimit raised = {};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &raised), 0);
   EXPECT_GE(raised.rlim_cur, rlim_t{100});
+  // Fewer ranks fit into the limit, which stays.
+  options.world_size = 2;
+  EXPECT_EQ(Coordinator::Start(options).status(), absl::OkStatus());
+  rlimit kept = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &kept), 0);
+  EXPECT_EQ(kept.rlim_cur, raised.rlim_cur);
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
   if (before.rlim_max >= rlim_t{std::numeric_limits<int>::max()}) return;  // never too low
-  options.world_size = static_cast<int>(before.rlim_max) + 1;
+  // Rank 0 also needs files of its own.
+  options.world_size = static_cast<int>(before.rlim_max) - 10;
   ExpectError(Coordinator::Start(options).status(), absl::StatusCode::kResourceExhausted,
-              {"ulimit -Hn", absl::StrCat("only ", before.rlim_max, " files")});
+              {"ulimit -Hn", absl::StrCat("may open only ", before.rlim_max)});
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
 // A connection that claims to be both ranks counts as one.
