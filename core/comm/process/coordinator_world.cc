@@ -60,12 +60,8 @@ bool CoordinatorWorld::Handle(size_t connection, absl::string_view frame, Clock:
       understood = HandleInGroup(type, *rank, reader);
       break;
     case MessageType::kBreak: {
-      absl::Status reason = ReadStatus(reader);
+      const absl::Status reason = WithSilentRanks(ReadStatus(reader), now);
       understood = reader.IsComplete() && !reason.ok();
-      if (absl::IsDeadlineExceeded(reason)) {
-        reason =
-            absl::DeadlineExceededError(absl::StrCat(reason.message(), DescribeSilentRanks(now)));
-      }
       if (understood) world_->Break(reason, *rank);
       break;
     }
@@ -74,7 +70,8 @@ bool CoordinatorWorld::Handle(size_t connection, absl::string_view frame, Clock:
       Send(connection, Message(MessageType::kPong));
       break;
     case MessageType::kReturned: {
-      const absl::Status status = ReadStatus(reader);
+      // A rank that gives up before it has a communicator, as NCCL's start does, only returns.
+      const absl::Status status = WithSilentRanks(ReadStatus(reader), now);
       understood = reader.IsComplete();
       if (understood) world_->RankReturned(*rank, status);
       break;
@@ -131,6 +128,12 @@ std::string CoordinatorWorld::DescribeSilentRanks(Clock::time_point now) const {
   return absl::StrCat("; for more than ", absl::FormatDuration(absl::FromChrono(most)),
                       " nothing has come from ", RanksText(silent),
                       ": see whether it was stopped, or its machine or network has failed");
+}
+
+absl::Status CoordinatorWorld::WithSilentRanks(const absl::Status& status,
+                                               Clock::time_point now) const {
+  if (!absl::IsDeadlineExceeded(status) || !world_->status().ok()) return status;
+  return absl::DeadlineExceededError(absl::StrCat(status.message(), DescribeSilentRanks(now)));
 }
 
 void CoordinatorWorld::ReportRejected(const std::string& whom) {

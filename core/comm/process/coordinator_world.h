@@ -137,6 +137,8 @@ class CoordinatorWorld {
   // that their processes cannot be running; empty if there are none. The waiting ranks may not know
   // them: each sees only a transfer that does not end, or misses a rank that itself waits.
   std::string DescribeSilentRanks(Clock::time_point now) const;
+  // Adds that text to a timeout that breaks the world.
+  absl::Status WithSilentRanks(const absl::Status& status, Clock::time_point now) const;
   void RefuseAll(const absl::Status& reason);
   void Send(size_t connection, const WireWriter& message);
   void SendToAll(const WireWriter& message);

@@ -274,6 +274,16 @@ TEST_F(CoordinatorWorldTest, ATimeoutNamesRanksFromWhichNothingComes) {
                 "rank 1 failed: timeout after 1m in h; for more than 35s nothing has come from "
                 "rank 2: see whether it was stopped, or its machine or network has failed"));
 
+  Start(4);
+  for (int rank : {0, 1, 3}) send_after(30, rank, ping);
+  send_after(
+      60, 1,
+      StatusMessage(MessageType::kReturned, absl::DeadlineExceededError("no start")).bytes());
+  EXPECT_EQ(TakeBroken(),
+            absl::DeadlineExceededError(
+                "rank 1 failed: no start; for more than 35s nothing has come from rank 2: see "
+                "whether it was stopped, or its machine or network has failed"));
+
   // Rank 1 does not come because it is in a transfer with rank 2.
   Start(4);
   for (int rank : {0, 2, 3}) Send(rank, Call(kWorldGroup, 0, "h", /*awaits=*/true));
