@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
@@ -119,10 +120,10 @@ class PendingCall {
   absl::Status Run() {
     started_ = true;
     ZEROTH_RETURN_IF_ERROR(calls_.Arrive(rank_, collective_.call, buffers_));
-    absl::Status moved;
-    if (HasData()) moved = CopyRankPieces(collective_, rank_, calls_.buffers(), HostMover());
-    calls_.Finish(rank_, HasData() && PeersUseMyBuffers());
-    return moved;
+    // Peers wait for this even if memory runs out.
+    const absl::Cleanup finish = [this] { calls_.Finish(rank_, HasData() && PeersUseMyBuffers()); };
+    if (!HasData()) return absl::OkStatus();
+    return CopyRankPieces(collective_, rank_, calls_.buffers(), HostMover());
   }
 
   // Like Run, for a device whose streams run asynchronously to the host. The ranks' host threads
