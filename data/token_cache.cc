@@ -37,7 +37,7 @@ namespace fs = std::filesystem;
 using SourcePtr = std::shared_ptr<const TokenSource>;
 
 // The version of entries and of the encoders' output. Entries of other versions are not found.
-constexpr int kFormat = 2;
+constexpr int kFormat = 3;
 constexpr char kManifest[] = "manifest.json";
 constexpr char kTokens[] = "tokens";
 constexpr char kMarks[] = "marks";
