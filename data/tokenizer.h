@@ -33,6 +33,9 @@ class Tokenizer {
   // token.
   virtual absl::Span<const int32_t> prefix() const { return {}; }
   virtual absl::Span<const int32_t> suffix() const { return {}; }
+  // The id of the token that models and chat templates call "bos_token", whether or not `prefix`
+  // has it; std::nullopt if there is none.
+  virtual std::optional<int32_t> begin_of_text() const { return std::nullopt; }
   // The id of a token, spelled as in the vocabulary, special tokens included.
   virtual std::optional<int32_t> Find(absl::string_view token) const = 0;
 

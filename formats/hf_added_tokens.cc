@@ -110,15 +110,17 @@ class TokenAdder {
     return found == place_.end() ? nullptr : &(*tokens_)[found->second];
   }
 
-  // Replaces the flags of a token that was added before.
-  const AddedToken& Add(AddedToken token) {
+  // Replaces the flags of a token that was added before. A new one that is in the vocabulary has
+  // the id that it has there, unless `keeps_id`, and another the next free one.
+  const AddedToken& Add(AddedToken token, bool keeps_id = false) {
     if (AddedToken* const known = Find(token.content)) {
       token.id = known->id;
       return *known = std::move(token);
     }
     const auto in_vocab = vocab_.find(token.content);
     const auto size = static_cast<int32_t>(vocab_.size());
-    token.id = in_vocab != vocab_.end() ? in_vocab->second : std::max(most_ + 1, size);
+    if (!keeps_id)
+      token.id = in_vocab != vocab_.end() ? in_vocab->second : std::max(most_ + 1, size);
     most_ = std::max(most_, token.id);
     place_.emplace(token.content, tokens_->size());
     tokens_->push_back(std::move(token));
@@ -188,14 +190,14 @@ nlohmann::ordered_json JsonOf(const AddedToken& token) {
           {"normalized", token.normalized}, {"special", token.special}};
 }
 
-absl::Status AddTokensOfConfig(HfTokenizer* tokenizer) {
+absl::Status AddTokensOfConfig(HfTokenizer* tokenizer, bool keeps_ids) {
   const Json& config = tokenizer->config;
   ZEROTH_ASSIGN_OR_RETURN(auto decoder, ReadDecoder(FieldOf(config, kDecoder)));
   ZEROTH_ASSIGN_OR_RETURN(std::vector<AddedToken> named, NamedTokens(config));
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<AddedToken> extra, ExtraTokens(config));
   TokenAdder adder(tokenizer);
   for (auto& [id, token] : decoder) {
-    const AddedToken& added = adder.Add(std::move(token));
+    const AddedToken& added = adder.Add(std::move(token), keeps_ids);
     if (added.id == id) continue;
     return InvalidArgument("the files beside it give the token ", Excerpt(added.content),
                            " the id ", id, ", and transformers gives it ", added.id,

@@ -26,8 +26,10 @@ nlohmann::ordered_json JsonOf(const AddedToken& token);
 // Adds the tokens of `tokenizer->config` to those of its tokenizer.json, as AutoTokenizer of
 // transformers 5 does: "added_tokens_decoder", then the named tokens ("eos_token"), then
 // "extra_special_tokens" or "additional_special_tokens". A token that is in the vocabulary keeps
-// its id, another gets the next free one. InvalidArgument if the config gives it another id.
-absl::Status AddTokensOfConfig(HfTokenizer* tokenizer);
+// its id, another gets the next free one. InvalidArgument if the config gives it another id, unless
+// `keeps_ids`: then the ids of "added_tokens_decoder" count, as in the tokenizers of transformers 4
+// that read a SentencePiece model.
+absl::Status AddTokensOfConfig(HfTokenizer* tokenizer, bool keeps_ids = false);
 
 // Unimplemented: the tokenizer of this file cannot get new tokens, only a tokenizer.json can.
 absl::Status NoNewTokens(absl::string_view file);

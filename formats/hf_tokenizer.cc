@@ -218,6 +218,12 @@ absl::StatusOr<std::optional<int32_t>> HfTokenizer::Named(const char* key) const
                          ", which is not in the vocabulary");
 }
 
+absl::StatusOr<std::optional<int32_t>> HfTokenizer::BeginOfText() const {
+  ZEROTH_ASSIGN_OR_RETURN(auto begin, Named("bos_token"));
+  if (!begin && !prefix.empty()) begin = prefix.front();
+  return begin;
+}
+
 absl::StatusOr<int32_t> HfTokenizer::EndOfText() const {
   ZEROTH_ASSIGN_OR_RETURN(const auto named, Named("eos_token"));
   if (named) return *named;

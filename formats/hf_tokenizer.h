@@ -61,6 +61,8 @@ struct HfTokenizer {
   // Returns the id of the token that the config has under `key`, such as "bos_token"; std::nullopt
   // if it has none. InvalidArgument if that token is not in the vocabulary.
   absl::StatusOr<std::optional<int32_t>> Named(const char* key) const;
+  // Returns the id of the config's "bos_token", or else of the first token of `prefix`.
+  absl::StatusOr<std::optional<int32_t>> BeginOfText() const;
   // Returns the id of the config's "eos_token", or else of the first of the usual spellings that is
   // a token. InvalidArgument if there is none.
   absl::StatusOr<int32_t> EndOfText() const;

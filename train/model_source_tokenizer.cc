@@ -160,8 +160,9 @@ nlohmann::json TokenIds(const nlohmann::json& source, const Tokenizer* tokenizer
       ids[key] = *found;
     } else if (tokenizer != nullptr) {
       // A tokenizer without a separate beginning token has one token for the beginning and the end.
-      const bool begins = key == absl::string_view("bos_token_id") && !tokenizer->prefix().empty();
-      ids[key] = begins ? tokenizer->prefix().front() : tokenizer->end_of_text();
+      const int32_t end = tokenizer->end_of_text();
+      ids[key] =
+          key == absl::string_view("bos_token_id") ? tokenizer->begin_of_text().value_or(end) : end;
     } else {
       ids[key] = nullptr;
     }

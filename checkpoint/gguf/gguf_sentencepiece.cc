@@ -183,7 +183,12 @@ absl::StatusOr<GgufVocabulary> SentencePieceVocabulary(const SentencePieceModel&
   for (size_t id = 0; id < model.pieces.size(); ++id) {
     files.bpe.vocab.emplace_back(model.pieces[id].text, static_cast<int32_t>(id));
   }
-  ZEROTH_RETURN_IF_ERROR(AddTokensOfConfig(&files));
+  ZEROTH_RETURN_IF_ERROR(AddTokensOfConfig(&files, /*keeps_ids=*/true));
+  // A token of the config may have the id of a piece that was reserved for it.
+  for (const AddedToken& token : files.added_tokens) {
+    const auto id = static_cast<size_t>(token.id);
+    if (id < files.bpe.vocab.size()) files.bpe.vocab[id].first = token.content;
+  }
   GgufVocabulary result;
   ZEROTH_RETURN_IF_ERROR(SetTokens(files, &result));
   result.scores.assign(result.tokens.size(), 0.0f);
@@ -191,8 +196,10 @@ absl::StatusOr<GgufVocabulary> SentencePieceVocabulary(const SentencePieceModel&
     const auto type = static_cast<GgufTokenType>(model.pieces[id].type);
     result.scores[id] = model.pieces[id].score;
     // The config knows which tokens transformers takes as added ones.
+    // A control token is special whatever the config says, as in the tokenizer of OpenTokenizer.
     const bool is_added = result.types[id] != GgufTokenType::kNormal;
-    if (!is_added || type == GgufTokenType::kUnknown || type == GgufTokenType::kByte) {
+    if (!is_added || type == GgufTokenType::kControl || type == GgufTokenType::kUnknown ||
+        type == GgufTokenType::kByte) {
       result.types[id] = type;
     }
     if (type == GgufTokenType::kUnknown) result.unknown = static_cast<int64_t>(id);
@@ -202,17 +209,15 @@ absl::StatusOr<GgufVocabulary> SentencePieceVocabulary(const SentencePieceModel&
        {std::tuple(&result.bos, &model.bos_piece, "bos_token"),
         std::tuple(&result.eos, &model.eos_piece, "eos_token"),
         std::tuple(&result.padding, &model.pad_piece, "pad_token")}) {
-    if (const int64_t found = model.FindControl(*piece); found >= 0) {
+    ZEROTH_ASSIGN_OR_RETURN(*id, files.Named(name));
+    if (const int64_t found = model.FindControl(*piece); !id->has_value() && found >= 0) {
       *id = found;
-    } else {
-      ZEROTH_ASSIGN_OR_RETURN(*id, files.Named(name));
     }
   }
   // As in the tokenizer that OpenTokenizer makes of such a file.
-  const bool has_begin = model.FindControl(model.bos_piece) >= 0;
-  ZEROTH_ASSIGN_OR_RETURN(const bool begins, BoolField(files.config, "add_bos_token", has_begin));
+  ZEROTH_ASSIGN_OR_RETURN(const bool begins, BoolField(files.config, "add_bos_token", true));
   ZEROTH_ASSIGN_OR_RETURN(const bool ends, BoolField(files.config, "add_eos_token", false));
-  if (begins && has_begin) result.prefix = {*result.bos};
+  if (begins && result.bos.has_value()) result.prefix = {*result.bos};
   if (ends && result.eos.has_value()) result.suffix = {*result.eos};
   ZEROTH_RETURN_IF_ERROR(Finish(&result));
   return result;

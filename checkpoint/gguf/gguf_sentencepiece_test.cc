@@ -214,6 +214,27 @@ TEST(GgufSentencePieceTest, TheConfigSaysWhatIsBesideATextInBothFormats) {
   }
 }
 
+// As in the tokenizer of the directory: the config decides which token ends a text and which name a
+// piece has, and a control token stays one.
+TEST(GgufSentencePieceTest, TheConfigSaysWhichTokensAreSpecial) {
+  const TemporaryDirectory dir;
+  const SentencePieceModel model = SmallModel();
+  dir.Write("tokenizer.model", SerializeSentencePieceModel(model));
+  const size_t last = model.pieces.size() - 1;
+  dir.Write("tokenizer_config.json",
+            Json({{"eos_token", "<|im_end|>"},
+                  {"added_tokens_decoder",
+                   {{"2", {{"content", "</s>"}, {"special", false}}},
+                    {std::to_string(last), {{"content", "<|im_end|>"}, {"special", true}}}}}})
+                .dump());
+  const auto metadata = MetadataOf(dir.path(), 266);
+  ASSERT_TRUE(metadata.ok()) << metadata.status();
+  EXPECT_EQ(*metadata->GetInt("tokenizer.ggml.eos_token_id"), static_cast<int64_t>(last));
+  const std::vector<int64_t> types = *metadata->GetInts("tokenizer.ggml.token_type");
+  EXPECT_EQ(types[2], static_cast<int64_t>(GgufTokenType::kControl));
+  EXPECT_EQ(types[last], static_cast<int64_t>(GgufTokenType::kControl));
+}
+
 TEST(GgufSentencePieceTest, ScoresAreTheRanksOfMerges) {
   const TemporaryDirectory dir;
   const Json json = JsonOf(SmallModel());

@@ -89,8 +89,8 @@ absl::StatusOr<ChatTemplate> ChatTemplate::FromJinja(
     tokens = *special_tokens;
   } else {
     tokens["eos_token"] = tokenizer.Decode({tokenizer.end_of_text()}).value_or("");
-    if (!tokenizer.prefix().empty()) {
-      tokens["bos_token"] = tokenizer.Decode(tokenizer.prefix().first(1)).value_or("");
+    if (const auto begin = tokenizer.begin_of_text(); begin.has_value()) {
+      tokens["bos_token"] = tokenizer.Decode({*begin}).value_or("");
     }
   }
   ZEROTH_ASSIGN_OR_RETURN(ChatTemplate result, Compile(jinja, tokenizer, tokens, ChatTools()));

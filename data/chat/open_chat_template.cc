@@ -27,8 +27,8 @@ using SpecialTokens = ChatTemplate::SpecialTokens;
 absl::StatusOr<SpecialTokens> ReadSpecialTokens(const std::string& directory,
                                                 const Tokenizer& tokenizer) {
   SpecialTokens tokens = {{"eos_token", tokenizer.Decode({tokenizer.end_of_text()}).value_or("")}};
-  if (!tokenizer.prefix().empty()) {
-    tokens["bos_token"] = tokenizer.Decode(tokenizer.prefix().first(1)).value_or("");
+  if (const auto begin = tokenizer.begin_of_text(); begin.has_value()) {
+    tokens["bos_token"] = tokenizer.Decode({*begin}).value_or("");
   }
   ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json config, ReadTokenizerConfig(directory));
   const nlohmann::json& tokenizer_class = FieldOf(config, "tokenizer_class");

@@ -83,8 +83,9 @@ void AddedTokenFinder::Add(const AddedToken& token, absl::string_view spelling,
   if (entry_of_node_[node] < 0) entry_of_node_[node] = index;
   tokens_.push_back({token, is_text});
   finds_any_ = finds_any_ || !is_text;
-  cuts_at_spaces_ = cuts_at_spaces_ && !token.rstrip && !token.single_word &&
-                    spelling.find(' ', 1) == absl::string_view::npos;
+  const bool reads_on = !is_text && (token.rstrip || token.single_word);
+  cuts_at_spaces_ =
+      cuts_at_spaces_ && !reads_on && spelling.find(' ', 1) == absl::string_view::npos;
 }
 
 const AddedTokenFinder::Entry* AddedTokenFinder::LongestAt(absl::string_view text,

@@ -33,6 +33,7 @@ struct BpeTokenizerParts {
   std::vector<int32_t> prefix;
   std::vector<int32_t> suffix;
   TokenDecoder decoder;
+  std::optional<int32_t> begin_of_text;
   int32_t end_of_text = 0;
   // True if text that spells a special token becomes that token.
   bool parse_special = false;
@@ -51,6 +52,7 @@ class BpeTokenizer final : public Tokenizer {
   int32_t end_of_text() const override { return parts_.end_of_text; }
   absl::Span<const int32_t> prefix() const override { return parts_.prefix; }
   absl::Span<const int32_t> suffix() const override { return parts_.suffix; }
+  std::optional<int32_t> begin_of_text() const override { return parts_.begin_of_text; }
   std::optional<int32_t> Find(absl::string_view token) const override;
   absl::Status EncodeTo(absl::string_view text, bool continues, Sink sink) const override {
     return EncodeParts(text, continues ? Place::kContinues : Place::kStart, sink);

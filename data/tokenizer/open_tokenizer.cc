@@ -24,6 +24,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> TokenizerOf(HfTokenizer files,
   ZEROTH_ASSIGN_OR_RETURN(parts.normalizer, Normalizer::FromJson(files.normalizer));
   ZEROTH_ASSIGN_OR_RETURN(parts.pre_tokenizer, PreTokenizer::FromJson(files.pre_tokenizer));
   ZEROTH_ASSIGN_OR_RETURN(parts.decoder, TokenDecoder::FromJson(files.decoder));
+  ZEROTH_ASSIGN_OR_RETURN(parts.begin_of_text, files.BeginOfText());
   ZEROTH_ASSIGN_OR_RETURN(parts.end_of_text, files.EndOfText());
   parts.name = std::move(files.name);
   parts.added_tokens = std::move(files.added_tokens);

@@ -64,15 +64,11 @@ class SentencePieceTokenizer final : public Tokenizer {
           "short?");
     }
     ZEROTH_RETURN_IF_ERROR(FromLibrary(library_.Load(Std(model)), "not a SentencePiece model"));
-    if (library_.end_of_text() < 0) {
-      return absl::InvalidArgumentError(
-          "the SentencePiece model has no end token (eos_id), which separates documents");
-    }
     ZEROTH_RETURN_IF_ERROR(ReadConfig(config));
     bool ends_words_at_spaces = true;
     for (int id = 0; id < library_.size(); ++id) {
       const std::string& piece = library_.Piece(id);
-      if (library_.IsControl(id)) {
+      if (library_.IsControl(id) && spelling_of_.emplace(id, piece).second) {
         special_.Add({.id = id, .content = piece, .special = true}, piece, /*parse_special=*/true);
       }
       // A space is allowed only at the beginning of a piece.
@@ -87,19 +83,22 @@ class SentencePieceTokenizer final : public Tokenizer {
     // The library adds a space before every text, so a later part must drop the space that it
     // begins with.
     one.insert(one.end(), other.begin(), other.end());
-    // After an added token, the library adds a space to one that the text has.
-    cuts_at_spaces_ = ends_words_at_spaces && one == two && !added_.finds_any();
+    // After an added token, the library adds a space to one that the text has, unless the guard is
+    // in front.
+    cuts_at_spaces_ = ends_words_at_spaces && one == two && added_.CutsAtSpaces() &&
+                      !(space_after_token_ && added_.finds_any());
     ZEROTH_ASSIGN_OR_RETURN(guard_, Encode(kGuard));
     return FromLibrary(library_.Decode(guard_, &decoded_guard_), "SentencePiece");
   }
 
   std::string name() const override { return "sentencepiece"; }
   int32_t vocab_size() const override { return vocab_size_; }
-  int32_t end_of_text() const override { return library_.end_of_text(); }
+  std::optional<int32_t> begin_of_text() const override { return begin_; }
+  int32_t end_of_text() const override { return end_; }
   absl::Span<const int32_t> prefix() const override { return prefix_; }
   absl::Span<const int32_t> suffix() const override { return suffix_; }
   std::optional<int32_t> Find(absl::string_view token) const override {
-    for (const auto& [id, content] : spelling_of_added_) {
+    for (const auto& [id, content] : spelling_of_) {
       if (content == token) return id;
     }
     const int id = library_.IdOf(Std(token));
@@ -138,15 +137,15 @@ class SentencePieceTokenizer final : public Tokenizer {
       return absl::OkStatus();
     };
     for (const int32_t id : ids) {
-      const auto added = spelling_of_added_.find(id);
-      if (added == spelling_of_added_.end() && !library_.IsControl(id)) {
+      const auto token = spelling_of_.find(id);
+      if (token == spelling_of_.end() && id < library_.size()) {
         run.push_back(id);
         continue;
       }
       ZEROTH_RETURN_IF_ERROR(flush());
       // A text behind the prefix was encoded as one at the start.
       follows_token = std::find(prefix_.begin(), prefix_.end(), id) == prefix_.end();
-      text += added == spelling_of_added_.end() ? library_.Piece(id) : added->second;
+      if (token != spelling_of_.end()) text += token->second;
     }
     ZEROTH_RETURN_IF_ERROR(flush());
     return replace_invalid ? ReplaceInvalidUtf8(text) : text;
@@ -164,21 +163,38 @@ class SentencePieceTokenizer final : public Tokenizer {
     for (int id = 0; id < library_.size(); ++id) {
       files.bpe.vocab.emplace_back(library_.Piece(id), id);
     }
-    ZEROTH_RETURN_IF_ERROR(AddTokensOfConfig(&files));
-    for (const AddedToken& token : files.added_tokens) {
+    ZEROTH_RETURN_IF_ERROR(AddTokensOfConfig(&files, /*keeps_ids=*/true));
+    ZEROTH_ASSIGN_OR_RETURN(const auto padding, files.Named("pad_token"));
+    for (AddedToken& token : files.added_tokens) {
+      const bool is_piece = token.id < library_.size();
+      token.special = token.special || (is_piece && library_.IsControl(token.id));
       added_.Add(token, token.content, /*parse_special=*/false);
-      if (token.id < library_.size() && library_.IsControl(token.id)) continue;
       special_.Add(token, token.content, /*parse_special=*/true);
-      if (token.id < library_.size()) continue;
-      spelling_of_added_[token.id] = token.content;
-      vocab_size_ = std::max(vocab_size_, token.id + 1);
+      // The library decodes a piece of spaces.
+      const bool is_own = !is_piece || library_.Piece(token.id) != token.content;
+      if (is_own || (!token.special && !absl::StrContains(token.content, kMetaspace))) {
+        spelling_of_[token.id] = token.content;
+      }
+      // No text has padding, so a model needs no row for it.
+      if (token.id != padding) vocab_size_ = std::max(vocab_size_, token.id + 1);
     }
-    const bool has_begin = library_.begin_of_text() >= 0;
-    ZEROTH_ASSIGN_OR_RETURN(const bool begins, BoolField(config, "add_bos_token", has_begin));
+    ZEROTH_ASSIGN_OR_RETURN(begin_, files.Named("bos_token"));
+    ZEROTH_ASSIGN_OR_RETURN(const auto end, files.Named("eos_token"));
+    if (!begin_ && library_.begin_of_text() >= 0) begin_ = library_.begin_of_text();
+    end_ = end.value_or(library_.end_of_text());
+    if (end_ < 0) {
+      return absl::InvalidArgumentError(
+          "no token ends a text, so none separates documents: the SentencePiece model has no "
+          "eos_id, and there is no tokenizer_config.json with an \"eos_token\"");
+    }
+    ZEROTH_ASSIGN_OR_RETURN(const bool begins, BoolField(config, "add_bos_token", true));
     ZEROTH_ASSIGN_OR_RETURN(const bool ends, BoolField(config, "add_eos_token", false));
     ZEROTH_ASSIGN_OR_RETURN(space_after_token_, BoolField(config, "legacy", true));
-    if (begins && has_begin) prefix_ = {library_.begin_of_text()};
-    if (ends) suffix_ = {library_.end_of_text()};
+    if (begins && begin_) prefix_ = {*begin_};
+    if (ends) suffix_ = {end_};
+    for (const int32_t id : {begin_.value_or(end_), end_}) {
+      vocab_size_ = std::max(vocab_size_, id + 1);
+    }
     return absl::OkStatus();
   }
 
@@ -194,9 +210,10 @@ class SentencePieceTokenizer final : public Tokenizer {
 
   absl::Status EncodePart(absl::string_view text, Place place, Sink sink) const {
     // The space that the library puts before a text stands for the one that a continuation begins
-    // with. A continuation without one follows the guard, whose ids are dropped.
+    // with, unless that is all. Other continuations follow the guard, whose ids are dropped.
     const bool continues = place == Place::kContinues;
-    const bool drops_space = continues && cuts_at_spaces_ && absl::StartsWith(text, " ");
+    const bool drops_space =
+        continues && cuts_at_spaces_ && absl::StartsWith(text, " ") && text != " ";
     if (drops_space) text.remove_prefix(1);
     const bool guards =
         (continues && !drops_space) || (place == Place::kAfterToken && !space_after_token_);
@@ -213,8 +230,11 @@ class SentencePieceTokenizer final : public Tokenizer {
   SentencePieceLibrary library_;
   AddedTokenFinder special_;  // control tokens and the config's special ones
   AddedTokenFinder added_;    // the config's other tokens, which are found in every text
-  std::map<int32_t, std::string> spelling_of_added_;  // of ids beyond the model's
+  // Of control tokens and of the config's, as far as the library does not decode them.
+  std::map<int32_t, std::string> spelling_of_;
   int32_t vocab_size_ = 0;
+  std::optional<int32_t> begin_;
+  int32_t end_ = -1;
   std::vector<int32_t> prefix_;
   std::vector<int32_t> suffix_;
   bool space_after_token_ = true;

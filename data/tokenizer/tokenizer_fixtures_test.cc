@@ -324,5 +324,79 @@ TEST(SentencePieceTest, TheFilesBesideItAddTokens) {
   }
 }
 
+TEST(SentencePieceTest, TheConfigSaysWhichTokensBeginAndEndAText) {
+  const TemporaryDirectory dir;
+  dir.Write("tokenizer.model", *ReadFile(FolderOf("sentencepiece") + "/tokenizer.model"));
+  const auto plain = OpenTokenizer(dir.path());
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  const int32_t size = (*plain)->vocab_size();
+  EXPECT_EQ((*plain)->begin_of_text(), 1);
+  EXPECT_EQ((*plain)->end_of_text(), 2);
+  dir.Write("tokenizer_config.json",
+            R"({"add_bos_token": false, "add_eos_token": true, "eos_token": "<|im_end|>"})");
+  const auto chatml = OpenTokenizer(dir.path());
+  ASSERT_TRUE(chatml.ok()) << chatml.status();
+  EXPECT_EQ((*chatml)->vocab_size(), size + 1);
+  EXPECT_EQ((*chatml)->end_of_text(), size);
+  EXPECT_THAT((*chatml)->suffix(), ::testing::ElementsAre(size));
+  EXPECT_TRUE((*chatml)->prefix().empty());
+  EXPECT_EQ((*chatml)->begin_of_text(), 1);
+  // No text has padding, so the model of the file needs no row for it.
+  dir.Write("tokenizer_config.json", R"({"pad_token": "[PAD]", "legacy": false})");
+  const auto padded = OpenTokenizer(dir.path());
+  ASSERT_TRUE(padded.ok()) << padded.status();
+  EXPECT_EQ((*padded)->vocab_size(), size);
+  EXPECT_TRUE((*padded)->CutsAtSpaces());
+}
+
+// The ids of "added_tokens_decoder" count, as in transformers 4.
+TEST(SentencePieceTest, TheConfigListsAnyId) {
+  const TemporaryDirectory dir;
+  dir.Write("tokenizer.model", *ReadFile(FolderOf("sentencepiece") + "/tokenizer.model"));
+  const auto plain = OpenTokenizer(dir.path());
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  const int32_t size = (*plain)->vocab_size();
+  const int32_t x = (*plain)->Find("x").value();
+  constexpr int32_t kReserved = 600;
+  const auto open = [&](const char* more) {
+    dir.Write(
+        "tokenizer_config.json",
+        absl::StrCat(R"({"added_tokens_decoder": {"2": {"content": "</s>", "rstrip": true}, ")", x,
+                     R"(": {"content": "x"}, ")", kReserved,
+                     R"(": {"content": "<|im_start|>", "special": true}, ")", size + 3,
+                     R"(": {"content": "<call>"}})", more, "}"));
+    return OpenTokenizer(dir.path());
+  };
+  const auto listed = open("");
+  ASSERT_TRUE(listed.ok()) << listed.status();
+  EXPECT_EQ((*listed)->Find("<|im_start|>"), kReserved);
+  EXPECT_EQ((*listed)->vocab_size(), size + 4);
+  EXPECT_EQ(*(*listed)->Decode({kReserved, size + 1, size + 3}), "<|im_start|><call>");
+  // A control token is special, whatever the config says: in text it is text.
+  EXPECT_EQ(*(*listed)->Encode("</s> a"), *(*plain)->Encode("</s> a"));
+  EXPECT_FALSE((*listed)->CutsAtSpaces());  // "legacy" puts a space behind each added token
+  for (const std::string text : {"fxf", "f x f", "x  f", "<call> x<call>"}) {
+    EXPECT_EQ(*(*listed)->Decode(*(*listed)->Encode(text)), text);
+  }
+  const auto strict = open(R"(, "legacy": false)");
+  ASSERT_TRUE(strict.ok()) << strict.status();
+  ASSERT_TRUE((*strict)->CutsAtSpaces());
+  for (const std::string text : {"fxf", "f x f", "x  f", "<call> x<call>  f </s> f"}) {
+    const std::vector<int32_t> whole = *(*strict)->Encode(text);
+    EXPECT_EQ(*(*strict)->Decode(whole), text);
+    for (size_t cut = text.find(' '); cut != std::string::npos; cut = text.find(' ', cut + 1)) {
+      if (cut == 0 || text[cut - 1] == ' ') continue;
+      std::vector<int32_t> parts = *(*strict)->Encode(text.substr(0, cut));
+      ASSERT_TRUE((*strict)
+                      ->EncodeTo(text.substr(cut), /*continues=*/true,
+                                 [&](absl::Span<const int32_t> ids) {
+                                   parts.insert(parts.end(), ids.begin(), ids.end());
+                                 })
+                      .ok());
+      EXPECT_EQ(parts, whole) << text << " cut at " << cut;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace zeroth
