@@ -377,7 +377,7 @@ const Planned<GroupedGradientCall> grouped_gradient("a grouped gradient");
 const Planned<GroupedBiasGradientCall> grouped_bias_gradient("a grouped bias gradient");
 const Planned<MuonMomentumCall> muon_momentum("Muon's momentum");
 const Planned<MuonUpdateCall> muon_update("Muon's update");
-const Planned<MuonTraceCall> muon_trace("Muon's trace");
+const Planned<MuonNormaliseCall> muon_normalise("Muon's normalisation");
 const Planned<MuonPolynomialCall> muon_polynomial("Muon's polynomial");
 const Planned<MuonMirrorCall> muon_mirror("Muon's mirror");
 
