@@ -38,7 +38,6 @@
 #include "zeroth/kernels/planned/planned_kernels.h"
 #include "zeroth/kernels/preference/preference.h"
 #include "zeroth/kernels/quantize/quantize.h"
-#include "zeroth/kernels/rope/rope.h"
 #include "zeroth/kernels/sum_of_squares/sum_of_squares.h"
 #include "zeroth/kernels/vocabulary/vocabulary.h"
 
@@ -242,13 +241,6 @@ KernelCost CostOf(const EmbeddingBackwardCall& call, const PlannedKernels& kerne
                      static_cast<int64_t>(sizeof(int32_t))};
 }
 
-KernelCost CostOf(const RopeCall& call, const PlannedKernels&, CallTensors) {
-  const int64_t rotated = call.batch * call.seq * call.heads * call.rotary_dim;
-  return {.bytes = 2 * Bytes(rotated, call.dtype),
-          .scratch = call.seq * call.rotary_dim * kFloat,
-          .place = KernelCost::kTable};
-}
-
 // Returns whether Zeroth's own kernels are planned. False if the plan is of another system, which
 // builds its loss from PyTorch operations and compiles them.
 bool AreOwn(const PlannedKernels& kernels) {
@@ -348,7 +340,6 @@ const Planned<ShortConvolutionBackwardCall> short_convolution_backward(
 const Planned<GatedDeltaRuleCall> gated_delta_rule("the gated delta rule");
 const Planned<GatedDeltaRuleBackwardCall> gated_delta_rule_backward(
     "the gated delta rule's backward");
-const Planned<RopeCall> rope("RoPE");
 const Planned<GeluCall> gelu("GELU");
 const Planned<SwiGluCall> swiglu("SwiGLU");
 const Planned<AddCall> add("an addition");
