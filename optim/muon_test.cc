@@ -80,6 +80,7 @@ struct Case {
   std::vector<ParameterGroup> groups = {};
   int steps = 3;
   double clip = 1.0;
+  float gradient_scale = 1.0f;
   std::string frozen = {};  // between the steps 1 and 2
   int skipped = -1;         // a step with a NaN
   // Called on each rank before the first step, and after the last one.
@@ -107,6 +108,7 @@ absl::Status Step(Sharding& sharding, Toy& toy, Kernels& kernels, Muon& optimize
       if (!parameter->requires_grad()) continue;
       ZEROTH_ASSIGN_OR_RETURN(const Parameter::GradientSlot slot, parameter->TakeGradient());
       std::vector<float> gradient = GradientOf(*parameter, step);
+      for (float& g : gradient) g *= setup.gradient_scale;
       if (step == setup.skipped) gradient[0] = std::numeric_limits<float>::quiet_NaN();
       std::copy(gradient.begin(), gradient.end(), slot.tensor.data<float>());
     }
@@ -317,6 +319,34 @@ std::vector<Case> AllCases() {
 std::string NameOf(const Case& setup) {
   return absl::StrCat(setup.strategy, setup.over_world ? " over world" : "", " ", setup.world_size,
                       setup.layout == LayoutKind::kRows ? " rows" : "");
+}
+
+// Matrices are divided by their norms before anything may overflow or vanish.
+TEST(MuonTest, APowerOfTwoInTheGradientsChangesNoBit) {
+  Case setup;
+  setup.options = Options();
+  setup.clip = 0;
+  for (const DType precision : {DType::kFloat32, DType::kBFloat16}) {
+    setup.options.muon.precision = precision;
+    setup.world_size = 1;
+    setup.gradient_scale = 1;
+    const Values expected = Trained(setup);
+    for (const auto& [world_size, layout] :
+         {std::pair(1, LayoutKind::kFlat), std::pair(2, LayoutKind::kFlat),
+          std::pair(2, LayoutKind::kRows)}) {
+      setup.world_size = world_size;
+      setup.layout = layout;
+      for (const float scale : {0x1p-18f, 0x1p28f, 0x1p34f, 0x1p58f}) {
+        setup.gradient_scale = scale;
+        const Values trained = Trained(setup);
+        for (const char* name :
+             {"h.0.wide", "h.0.tall", "h.1.row", "h.1.column", "h.1.square", "h.1.experts"}) {
+          EXPECT_EQ(trained.at(name), expected.at(name))
+              << name << " in " << NameOf(setup) << ", gradients times " << scale;
+        }
+      }
+    }
+  }
 }
 
 // No result depends on the sharding, and each matrix is computed once.

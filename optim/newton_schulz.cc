@@ -56,7 +56,7 @@ class PartIteration {
           (is_tall_ ? args.transpose_a : args.transpose_b) = true;
         },
         s_));
-    if (normalises) ZEROTH_RETURN_IF_ERROR(kernels::MuonTrace(kernels_, s_, norm_squared_));
+    if (normalises) ZEROTH_RETURN_IF_ERROR(kernels::MuonNormalise(kernels_, s_, norm_squared_));
     ZEROTH_RETURN_IF_ERROR(kernels::MuonMirror(kernels_, s_));
     ZEROTH_RETURN_IF_ERROR(LowerMatmul(
         [&](int64_t first, int64_t last, GemmArgs& args) {

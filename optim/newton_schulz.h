@@ -11,7 +11,8 @@
 
 namespace zeroth {
 
-// Returns scale * NS(x / max(|x|, 1e-7)) of each part of a matrix. NS repeats `steps` times
+// Returns scale * NS(x / max(|x|, 1e-7)) of each part of a matrix, NaN if |x|^2 overflows. NS
+// repeats `steps` times
 //   s = x x^T;  x <- 3.4445 x + (-4.7750 s + 2.0315 s^2) x
 // (Jordan et al., 2024), on the transpose if a part has more rows than columns. It brings singular
 // values near one, and keeps the vectors. Matmuls are in `precision`, fp32 or bf16, and accumulate

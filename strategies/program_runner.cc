@@ -270,7 +270,7 @@ class ProgramRunner::Execution {
                 ? custom->AllReduce(to, program_.reduce_op, context)
                 : group.AllReduce(to, program_.reduce_op, *lane.stream, unit_.name()));
       } else if (op.kind == OpKind::kAllGather && custom != nullptr &&
-                 !unit_.is_of_bytes(op.segment)) {
+                 !unit_.keeps_bits(op.segment)) {
         ZEROTH_RETURN_IF_ERROR(custom->AllGather(from, to, context));
       } else if (op.kind == OpKind::kAllGather) {
         gathers.push_back({from, to});

@@ -46,7 +46,8 @@ ShardLayout::ShardLayout(absl::Span<const ParameterExtent> extents, const Layout
     const auto same_kind = [&](const Segment& segment) {
       const bool alone = options.kind == LayoutKind::kRows && !(replicated && segment.replicated);
       return !alone && segment.dtype == extent.dtype && segment.trainable == extent.trainable &&
-             segment.replicated == replicated && segment.of_parts == extent.is_part;
+             segment.replicated == replicated && segment.of_parts == extent.is_part &&
+             segment.keeps_fp32 == extent.keeps_fp32;
     };
     auto found = std::find_if(segments_.begin(), segments_.end(), same_kind);
     if (found == segments_.end()) {
@@ -55,6 +56,7 @@ ShardLayout::ShardLayout(absl::Span<const ParameterExtent> extents, const Layout
       segment.trainable = extent.trainable;
       segment.replicated = replicated;
       segment.of_parts = extent.is_part;
+      segment.keeps_fp32 = extent.keeps_fp32;
       used.push_back(0);
       found = segments_.end() - 1;
     }

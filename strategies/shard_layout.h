@@ -18,8 +18,9 @@ struct ParameterExtent {
   int64_t numel = 0;
   DType dtype = DType::kFloat32;
   bool trainable = true;
-  int64_t row_numel = 1;  // elements of one index of dimension 0; for LayoutKind::kRows
-  bool is_part = false;   // it is a part of an undivided parameter (Parameter::Divide)
+  int64_t row_numel = 1;    // elements of one index of dimension 0; for LayoutKind::kRows
+  bool is_part = false;     // it is a part of an undivided parameter (Parameter::Divide)
+  bool keeps_fp32 = false;  // Parameter::keeps_fp32
 };
 
 // Where parameters are divided.
@@ -48,8 +49,9 @@ struct LayoutOptions {
 // Maps (extents, options) to offsets. Immutable, hence thread-safe.
 //
 // There is one segment, and so one collective, for each combination of sharded or replicated,
-// trainable or frozen, part or undivided, and dtype that occurs. Inside a segment, parameters keep
-// their order, and each starts 64-byte aligned (see smallest_element_bytes).
+// trainable or frozen, part or undivided, keeping fp32 or not, and dtype that occurs. Inside a
+// segment, parameters keep their order, and each starts 64-byte aligned (see
+// smallest_element_bytes).
 //
 // A segment ends with zero padding, so that the shard count divides it, and rank r owns the
 // elements [r * shard_numel, (r + 1) * shard_numel). Shards of large segments are 64-byte aligned.
@@ -69,6 +71,7 @@ class ShardLayout {
     bool trainable = true;
     bool replicated = false;      // every rank holds all of it
     bool of_parts = false;        // its parameters are parts of undivided ones
+    bool keeps_fp32 = false;      // its parameters keep fp32
     int64_t numel = 0;            // gaps and padding included
     int64_t shard_numel = 0;      // numel / shard count, or numel if replicated
     std::vector<int> parameters;  // indices, in order of offset

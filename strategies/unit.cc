@@ -17,7 +17,8 @@ std::vector<ParameterExtent> Extents(const std::vector<Parameter*>& parameters) 
   for (const Parameter* parameter : parameters) {
     const int64_t rows = parameter->shape().rank() == 0 ? 1 : parameter->shape().dim(0);
     extents.push_back({parameter->numel(), parameter->dtype(), parameter->requires_grad(),
-                       rows == 0 ? 0 : parameter->numel() / rows, parameter->part().has_value()});
+                       rows == 0 ? 0 : parameter->numel() / rows, parameter->part().has_value(),
+                       parameter->keeps_fp32()});
   }
   return extents;
 }

@@ -156,13 +156,19 @@ class Unit {
   bool is_replicated(int i) const {
     return segment_layout(i).numel == segment_layout(i).shard_numel;
   }
-  // The types of a segment's shards and full buffers: those of the precision; uint8 for parameters
-  // of bytes, which are frozen and keep their bits.
+  // The types of a segment's shards and full buffers: those of the precision, unless parameters
+  // keep their bits.
   DType master_dtype(int i) const {
-    return is_of_bytes(i) ? DType::kUInt8 : precision_.master_dtype;
+    return keeps_bits(i) ? segment_layout(i).dtype : precision_.master_dtype;
   }
-  DType param_dtype(int i) const { return is_of_bytes(i) ? DType::kUInt8 : precision_.param_dtype; }
-  bool is_of_bytes(int i) const { return segment_layout(i).dtype == DType::kUInt8; }
+  DType param_dtype(int i) const {
+    return keeps_bits(i) ? segment_layout(i).dtype : precision_.param_dtype;
+  }
+  // True for parameters of bytes, which are frozen, and for those that keep fp32. Custom
+  // collectives do not gather them.
+  bool keeps_bits(int i) const {
+    return segment_layout(i).dtype == DType::kUInt8 || segment_layout(i).keeps_fp32;
+  }
   // True if the shard and the full buffer are the same memory.
   bool is_full(int i) const {
     return is_replicated(i) && master_dtype(i) == param_dtype(i) && !offloads_parameters();

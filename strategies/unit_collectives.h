@@ -35,7 +35,8 @@ struct CollectiveContext {
 // FSDP2's set_custom_all_gather, set_custom_reduce_scatter and set_all_reduce_hook. This base class
 // calls the communicator; each call is for one segment of the unit. All ranks make the same calls
 // in the same order. An override must leave the same values on all ranks that receive the same
-// elements. Not used for masters (exports, checkpoints), nor for the gather in backward under
+// elements. Not used for masters (exports, checkpoints), for gathers of parameters that keep their
+// bits (Unit::keeps_bits), nor for the gather in backward under
 // StrategyOptions::post_forward_shard_size. Used by one rank's thread only.
 class UnitCollectives {
  public:

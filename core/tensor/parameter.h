@@ -76,6 +76,12 @@ class Parameter {
   bool requires_grad() const { return requires_grad_; }
   void set_requires_grad(bool value) { requires_grad_ = value; }
 
+  // True if it is stored and gathered in fp32, whatever the types of its unit's other parameters,
+  // and never quantised. Its gradients are in the unit's types. Set it before the parameter joins a
+  // unit.
+  bool keeps_fp32() const { return keeps_fp32_; }
+  void set_keeps_fp32(bool value) { keeps_fp32_ = value; }
+
   // True if weight decay applies: by default to parameters with two or more dimensions.
   bool decay() const { return decay_; }
   void set_decay(bool value) { decay_ = value; }
@@ -121,6 +127,7 @@ class Parameter {
   std::optional<ParameterPart> part_;
   Initializer initializer_;
   DType dtype_;
+  bool keeps_fp32_ = false;
   bool decay_;
   MatrixStructure matrix_;
   bool requires_grad_ = true;

@@ -51,12 +51,12 @@ absl::Status MuonUpdate(Kernels& kernels, const MuonScalars& scalars, const Tens
                                x.data<float>(), param.data<float>()});
 }
 
-absl::Status MuonTrace(Kernels& kernels, const Tensor& s, const Tensor& trace) {
-  Operation op("MuonTrace", kernels);
+absl::Status MuonNormalise(Kernels& kernels, const Tensor& s, const Tensor& norm_squared) {
+  Operation op("MuonNormalise", kernels);
   SharedType type;
   const int64_t n = CheckSquare(op, s, type);
-  if (!op.Count("trace", trace, 1, DType::kFloat32)) return op.status();
-  return op.Run(MuonTraceCall{n, s.dtype(), s.raw_data(), trace.data<float>()});
+  if (!op.Count("norm_squared", norm_squared, 1, DType::kFloat32)) return op.status();
+  return op.Run(MuonNormaliseCall{n, s.dtype(), s.raw_data(), norm_squared.data<float>()});
 }
 
 absl::Status MuonPolynomial(Kernels& kernels, const MuonPolynomialArgs& args) {

@@ -34,9 +34,9 @@ struct MuonScalars {
   Tensor grad_factor;   // [1] fp32, or undefined for 1
 };
 
-// p = r (a I + b r^2 s + c r^4 s2), r = 1 / max(sqrt(norm_squared), 1e-7), or 1 without a norm. A
-// Newton-Schulz step multiplies x by this matrix, where s = x x^T and s2 = s s. The factor r
-// normalises x in the same matmul.
+// p = a I + b s + c s2. A Newton-Schulz step multiplies x by this matrix, where s = x x^T and s2 =
+// s s. With a norm, the same matmul normalises x: p = r (a I + b q^2 s + c q^4 s2), where s is as
+// MuonNormalise leaves it, r = 1 / max(sqrt(norm_squared), 1e-7), and q = r / t, in [1, 2).
 struct MuonPolynomialArgs {
   Tensor s;             // [n, n] fp32, bf16 or fp16, of which the lower triangle is read
   Tensor s2;            // the same; becomes p, in its lower triangle
@@ -57,8 +57,10 @@ absl::Status MuonMomentum(Kernels& kernels, const MuonScalars& scalars, const Te
 // param -= step x + decay param, fp32 [n]. A skipped step changes nothing.
 absl::Status MuonUpdate(Kernels& kernels, const MuonScalars& scalars, const Tensor& x,
                         const Tensor& param);
-// trace ([1] fp32) = the sum of the diagonal of s [n, n], in a fixed order.
-absl::Status MuonTrace(Kernels& kernels, const Tensor& s, const Tensor& trace);
+// norm_squared ([1] fp32) = the sum of the diagonal of s [n, n], in a fixed order; then s *= t^2 in
+// the lower triangle, t being the largest power of two up to 1 / max(sqrt(norm_squared), 1e-7). So
+// the square of s neither overflows nor vanishes, and a power of two in x changes no bit.
+absl::Status MuonNormalise(Kernels& kernels, const Tensor& s, const Tensor& norm_squared);
 absl::Status MuonPolynomial(Kernels& kernels, const MuonPolynomialArgs& args);
 // Copies the lower triangle of s [n, n] to the upper one.
 absl::Status MuonMirror(Kernels& kernels, const Tensor& s);
@@ -82,11 +84,11 @@ struct MuonUpdateCall {
   const float* x = nullptr;
   float* param = nullptr;
 };
-struct MuonTraceCall {
+struct MuonNormaliseCall {
   int64_t n = 0;
   DType dtype = DType::kFloat32;
-  const void* s = nullptr;
-  float* trace = nullptr;
+  void* s = nullptr;
+  float* norm_squared = nullptr;
 };
 struct MuonPolynomialCall {
   int64_t n = 0;

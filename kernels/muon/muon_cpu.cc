@@ -1,8 +1,10 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 
 #include "zeroth/kernels/cpu/cpu_kernels.h"
@@ -53,9 +55,9 @@ void UpdatePiece(const MuonUpdateCall& call, int64_t begin, int64_t end) {
 }
 
 // Computes rows [begin, end) of the lower triangle.
-void PolynomialRows(const MuonPolynomialCall& call, float r, int64_t begin, int64_t end) {
-  const float b = call.b * r * r * r;
-  const float c = call.c * r * r * r * r * r;
+void PolynomialRows(const MuonPolynomialCall& call, float r, float q, int64_t begin, int64_t end) {
+  const float b = call.b * r * q * q;
+  const float c = call.c * r * q * q * q * q;
   const auto off_diagonal = [b, c](auto d, auto s, auto s2) HWY_ATTR {
     return hn::MulAdd(hn::Set(d, b), s, hn::Mul(hn::Set(d, c), s2));
   };
@@ -72,7 +74,7 @@ void PolynomialRows(const MuonPolynomialCall& call, float r, int64_t begin, int6
   });
 }
 
-float TraceOf(const MuonTraceCall& call) {
+float TraceOf(const MuonNormaliseCall& call) {
   float trace = 0;
   WithElementType(call.dtype, [&]<typename T>(T) HWY_ATTR {
     // Copies the diagonal first, so that one conversion works for all types.
@@ -92,6 +94,18 @@ float TraceOf(const MuonTraceCall& call) {
   return trace;
 }
 
+// Multiplies rows [begin, end) of the lower triangle by t twice, since t^2 may be subnormal.
+void NormaliseRows(const MuonNormaliseCall& call, float t, int64_t begin, int64_t end) {
+  const auto scaled = [t](auto d, auto s)
+                          HWY_ATTR { return hn::Mul(hn::Mul(s, hn::Set(d, t)), hn::Set(d, t)); };
+  WithElementType(call.dtype, [&]<typename T>(T) HWY_ATTR {
+    for (int64_t row = begin; row < end; ++row) {
+      T* const s = static_cast<T*>(call.s) + row * call.n;
+      Transform(static_cast<size_t>(row + 1), s, scaled, s);
+    }
+  });
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace zeroth::cpu
 HWY_AFTER_NAMESPACE();
@@ -104,6 +118,7 @@ HWY_EXPORT(MomentumPiece);
 HWY_EXPORT(UpdatePiece);
 HWY_EXPORT(PolynomialRows);
 HWY_EXPORT(TraceOf);
+HWY_EXPORT(NormaliseRows);
 
 template <typename Call>
 float GradScale(const Call& call) {
@@ -127,17 +142,24 @@ absl::Status MuonUpdate(const MuonUpdateCall& call, CpuKernels&) {
 }
 const OnCpu<MuonUpdate> update;
 
-absl::Status MuonTrace(const MuonTraceCall& call, CpuKernels&) {
-  *call.trace = HWY_DYNAMIC_DISPATCH(TraceOf)(call);
-  return absl::OkStatus();
+float Reciprocal(float norm_squared) { return 1.0f / std::max(std::sqrt(norm_squared), 1e-7f); }
+
+// Clears the mantissa: the largest power of two up to r.
+float PowerOfTwo(float r) { return std::bit_cast<float>(std::bit_cast<uint32_t>(r) & 0x7f800000U); }
+
+absl::Status MuonNormalise(const MuonNormaliseCall& call, CpuKernels&) {
+  *call.norm_squared = HWY_DYNAMIC_DISPATCH(TraceOf)(call);
+  const float t = PowerOfTwo(Reciprocal(*call.norm_squared));
+  const auto rows = HWY_DYNAMIC_DISPATCH(NormaliseRows);
+  return ForRows(call.n, call.n, [&](int64_t begin, int64_t end) { rows(call, t, begin, end); });
 }
-const OnCpu<MuonTrace> trace;
+const OnCpu<MuonNormalise> normalise;
 
 absl::Status MuonPolynomial(const MuonPolynomialCall& call, CpuKernels&) {
-  const float r =
-      call.norm_squared == nullptr ? 1.0f : 1.0f / std::max(std::sqrt(*call.norm_squared), 1e-7f);
+  const float r = call.norm_squared == nullptr ? 1.0f : Reciprocal(*call.norm_squared);
+  const float q = r / PowerOfTwo(r);
   const auto rows = HWY_DYNAMIC_DISPATCH(PolynomialRows);
-  return ForRows(call.n, call.n, [&](int64_t begin, int64_t end) { rows(call, r, begin, end); });
+  return ForRows(call.n, call.n, [&](int64_t begin, int64_t end) { rows(call, r, q, begin, end); });
 }
 const OnCpu<MuonPolynomial> polynomial;
 

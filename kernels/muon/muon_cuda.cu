@@ -61,15 +61,36 @@ __global__ void __launch_bounds__(kMapThreads) Trace(int64_t n, const T* s, floa
   if (threadIdx.x == 0) *trace = sum;
 }
 
+__device__ __forceinline__ float Reciprocal(const float* norm_squared) {
+  return __fdiv_rn(1.0f, fmaxf(__fsqrt_rn(*norm_squared), 1e-7f));
+}
+
+// Clears the mantissa: the largest power of two up to r.
+__device__ __forceinline__ float PowerOfTwo(float r) {
+  return __uint_as_float(__float_as_uint(r) & 0x7f800000U);
+}
+
+// Each element has a thread; those above the diagonal do nothing. Multiplies by t twice, since t^2
+// may be subnormal.
+template <typename T>
+__global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
+    Normalise(int64_t n, T* s, const float* norm_squared) {
+  const float t = PowerOfTwo(Reciprocal(norm_squared));
+  for (const int64_t i : ItemsOfThread(n * n)) {
+    if (i % n > i / n) continue;
+    s[i] = FromFloat<T>(__fmul_rn(__fmul_rn(ToFloat(s[i]), t), t));
+  }
+}
+
 // Each element has a thread; those above the diagonal do nothing.
 template <typename T>
 __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
     Polynomial(int64_t n, const T* s, T* s2, const float* norm_squared, float a, float b, float c) {
-  const float r =
-      norm_squared == nullptr ? 1.0f : __fdiv_rn(1.0f, fmaxf(__fsqrt_rn(*norm_squared), 1e-7f));
+  const float r = norm_squared == nullptr ? 1.0f : Reciprocal(norm_squared);
+  const float q = __fdiv_rn(r, PowerOfTwo(r));
   const float a1 = __fmul_rn(a, r);
-  const float b3 = __fmul_rn(__fmul_rn(__fmul_rn(b, r), r), r);
-  const float c5 = __fmul_rn(__fmul_rn(__fmul_rn(__fmul_rn(__fmul_rn(c, r), r), r), r), r);
+  const float b3 = __fmul_rn(__fmul_rn(__fmul_rn(b, r), q), q);
+  const float c5 = __fmul_rn(__fmul_rn(__fmul_rn(__fmul_rn(__fmul_rn(c, r), q), q), q), q);
   for (const int64_t i : ItemsOfThread(n * n)) {
     const int64_t row = i / n;
     const int64_t col = i % n;
@@ -103,13 +124,15 @@ absl::Status MuonUpdate(const MuonUpdateCall& call, CudaKernels& kernels) {
 }
 const OnCuda<MuonUpdate> update;
 
-absl::Status MuonTrace(const MuonTraceCall& call, CudaKernels& kernels) {
-  return DispatchType(call.dtype, [&]<typename T>(TypeTag<T>) {
-    return ZEROTH_LAUNCH(Trace<T>, Blocks(1, kMapThreads), kernels.target().stream, call.n,
-                         static_cast<const T*>(call.s), call.trace);
+absl::Status MuonNormalise(const MuonNormaliseCall& call, CudaKernels& kernels) {
+  return DispatchType(call.dtype, [&]<typename T>(TypeTag<T>) -> absl::Status {
+    ZEROTH_RETURN_IF_ERROR(ZEROTH_LAUNCH(Trace<T>, Blocks(1, kMapThreads), kernels.target().stream,
+                                         call.n, static_cast<const T*>(call.s), call.norm_squared));
+    return ZEROTH_MAP(Normalise<T>, call.n * call.n, kernels.target(), call.n,
+                      static_cast<T*>(call.s), static_cast<const float*>(call.norm_squared));
   });
 }
-const OnCuda<MuonTrace> trace;
+const OnCuda<MuonNormalise> normalise;
 
 absl::Status MuonPolynomial(const MuonPolynomialCall& call, CudaKernels& kernels) {
   return DispatchType(call.dtype, [&]<typename T>(TypeTag<T>) {

@@ -102,21 +102,17 @@ TEST_P(MuonSuite, PolynomialReadsAndWritesTheLowerTriangle) {
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
     for (const int64_t n : {1, 2, 31, 65, 130}) {
       for (const float norm_squared : {0.0f, 4.0f, 1e-20f}) {
-        std::vector<float> s = RoundTo(dtype, RandomNormal(n * n));
-        std::vector<float> s2 = RoundTo(dtype, RandomNormal(n * n));
-        // Small enough to be multiplied by r^5 = 1e35.
-        if (norm_squared < 1) {
-          for (float& v : s) v *= 0x1p-50f;
-          for (float& v : s2) v *= 0x1p-100f;
-        }
+        const std::vector<float> s = RoundTo(dtype, RandomNormal(n * n));
+        const std::vector<float> s2 = RoundTo(dtype, RandomNormal(n * n));
         const double r = norm_squared == 4.0f ? 0.5 : 1e7;
+        const double q = norm_squared == 4.0f ? 1.0 : 1e7 * 0x1p-23;
         std::vector<double> expected;
         for (int64_t row = 0; row < n; ++row) {
           for (int64_t col = 0; col < n; ++col) {
             const auto at = static_cast<size_t>(std::max(row, col) * n + std::min(row, col));
-            expected.push_back(r * (row == col ? 3.0 : 0.0) -
-                               4.0 * std::pow(r, 3) * static_cast<double>(s[at]) +
-                               2.0 * std::pow(r, 5) * static_cast<double>(s2[at]));
+            expected.push_back(r * ((row == col ? 3.0 : 0.0) -
+                                    4.0 * std::pow(q, 2) * static_cast<double>(s[at]) +
+                                    2.0 * std::pow(q, 4) * static_cast<double>(s2[at])));
           }
         }
         const Tensor p = Upload({n, n}, s2, dtype);
@@ -129,17 +125,29 @@ TEST_P(MuonSuite, PolynomialReadsAndWritesTheLowerTriangle) {
   }
 }
 
-TEST_P(MuonSuite, TraceAddsTheDiagonal) {
+TEST_P(MuonSuite, NormaliseAddsTheDiagonalAndScalesTheLowerTriangle) {
   for (const DType dtype : kElementTypes) {
     for (const int64_t n : {0, 1, 5, 300, 1000}) {
-      const std::vector<float> s = RoundTo(dtype, RandomNormal(n * n));
-      double expected = 0;
-      for (size_t i = 0; i < s.size(); i += static_cast<size_t>(n) + 1) {
-        expected += static_cast<double>(s[i]);
+      for (const float size : {1.0f, 0x1p-80f, 0x1p110f}) {
+        if (dtype == DType::kFloat16 && size != 1) continue;
+        std::vector<float> s = RoundTo(dtype, RandomNormal(n * n));
+        for (float& v : s) v *= size;
+        double norm_squared = 0;
+        for (size_t i = 0; i < s.size(); i += static_cast<size_t>(n) + 1) {
+          s[i] = std::abs(s[i]);
+          norm_squared += static_cast<double>(s[i]);
+        }
+        const Tensor normalised = Upload({n, n}, s, dtype);
+        const Tensor norm = Unwritten({1});
+        ASSERT_TRUE(kernels::MuonNormalise(kernels(), normalised, norm).ok());
+        ExpectClose(Download(norm), {norm_squared}, 1e-5, 0, "norm_squared");
+        const int exponent = std::ilogb(1 / std::max(std::sqrt(norm_squared), 1e-7));
+        for (size_t i = 0; i < s.size(); ++i) {
+          const auto row = static_cast<int64_t>(i) / n;
+          if (static_cast<int64_t>(i) % n <= row) s[i] = std::ldexp(s[i], 2 * exponent);
+        }
+        EXPECT_EQ(Download(normalised), RoundTo(dtype, s)) << n << " rows of " << size;
       }
-      const Tensor trace = Unwritten({1});
-      ASSERT_TRUE(kernels::MuonTrace(kernels(), Upload({n, n}, s, dtype), trace).ok());
-      ExpectClose(Download(trace), {expected}, 1e-6, 1e-4, "trace");
     }
   }
 }
@@ -154,7 +162,7 @@ TEST_P(MuonSuite, RefusesWhatDoesNotFit) {
   ExpectInvalid(kernels::MuonUpdate(kernels(), scalars, x, short_one), {"MuonUpdate", "param"});
   const Tensor oblong = Upload({2, 3}, std::vector<float>(6));
   ExpectInvalid(kernels::MuonMirror(kernels(), oblong), {"MuonMirror", "[2, 3]"});
-  ExpectInvalid(kernels::MuonTrace(kernels(), x, x), {"MuonTrace", "s"});
+  ExpectInvalid(kernels::MuonNormalise(kernels(), x, x), {"MuonNormalise", "s"});
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, MuonSuite, ::testing::ValuesIn(TestedDevices()));

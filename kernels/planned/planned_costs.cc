@@ -38,7 +38,6 @@
 #include "zeroth/kernels/planned/planned_kernels.h"
 #include "zeroth/kernels/preference/preference.h"
 #include "zeroth/kernels/quantize/quantize.h"
-#include "zeroth/kernels/rope/rope.h"
 #include "zeroth/kernels/sum_of_squares/sum_of_squares.h"
 #include "zeroth/kernels/vocabulary/vocabulary.h"
 
@@ -242,13 +241,6 @@ KernelCost CostOf(const EmbeddingBackwardCall& call, const PlannedKernels& kerne
                      static_cast<int64_t>(sizeof(int32_t))};
 }
 
-KernelCost CostOf(const RopeCall& call, const PlannedKernels&, CallTensors) {
-  const int64_t rotated = call.batch * call.seq * call.heads * call.rotary_dim;
-  return {.bytes = 2 * Bytes(rotated, call.dtype),
-          .scratch = call.seq * call.rotary_dim * kFloat,
-          .place = KernelCost::kTable};
-}
-
 // Returns whether Zeroth's own kernels are planned. False if the plan is of another system, which
 // builds its loss from PyTorch operations and compiles them.
 bool AreOwn(const PlannedKernels& kernels) {
@@ -348,7 +340,6 @@ const Planned<ShortConvolutionBackwardCall> short_convolution_backward(
 const Planned<GatedDeltaRuleCall> gated_delta_rule("the gated delta rule");
 const Planned<GatedDeltaRuleBackwardCall> gated_delta_rule_backward(
     "the gated delta rule's backward");
-const Planned<RopeCall> rope("RoPE");
 const Planned<GeluCall> gelu("GELU");
 const Planned<SwiGluCall> swiglu("SwiGLU");
 const Planned<AddCall> add("an addition");
@@ -377,7 +368,7 @@ const Planned<GroupedGradientCall> grouped_gradient("a grouped gradient");
 const Planned<GroupedBiasGradientCall> grouped_bias_gradient("a grouped bias gradient");
 const Planned<MuonMomentumCall> muon_momentum("Muon's momentum");
 const Planned<MuonUpdateCall> muon_update("Muon's update");
-const Planned<MuonTraceCall> muon_trace("Muon's trace");
+const Planned<MuonNormaliseCall> muon_normalise("Muon's normalisation");
 const Planned<MuonPolynomialCall> muon_polynomial("Muon's polynomial");
 const Planned<MuonMirrorCall> muon_mirror("Muon's mirror");
 

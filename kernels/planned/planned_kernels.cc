@@ -66,7 +66,7 @@ absl::Status PlannedKernels::Note(absl::string_view operation, const KernelCost&
   if (is_gpu() && multiplies) {
     ZEROTH_RETURN_IF_ERROR(take(KernelCost::kMatmuls, kGpuMatmulWorkspace));
   }
-  if (cost.scratch > 0 && (!is_gpu() || cost.place == KernelCost::kTable)) {
+  if (cost.scratch > 0 && !is_gpu()) {
     ZEROTH_RETURN_IF_ERROR(take(cost.place, cost.scratch));
   } else if (cost.scratch > 0) {
     ZEROTH_ASSIGN_OR_RETURN(scratch, device_.allocator().Allocate(static_cast<size_t>(cost.scratch),

@@ -25,8 +25,8 @@ struct KernelCost {
   int launches = 1;
   int64_t scratch = 0;  // bytes of workspace
   // Where the scratch lies. A CPU has one block for each place, which grows to the largest call and
-  // stays. On a GPU, scratch lives as long as the call, except for kTable.
-  enum Place { kShared, kMatmuls, kTable } place = kShared;
+  // stays. On a GPU, scratch lives as long as the call.
+  enum Place { kShared, kMatmuls } place = kShared;
 };
 
 // Kernels of a planned device: each operation notes its cost on the stream, and allocates the

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <memory>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -11,8 +12,8 @@
 #include "zeroth/core/device/memory.h"
 #include "zeroth/kernels/cpu/cpu_kernels.h"
 #include "zeroth/kernels/cpu/parallel.h"
-#include "zeroth/kernels/cpu/workspace.h"
 #include "zeroth/kernels/rope/rope.h"
+#include "zeroth/kernels/rope/rope_tables.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/rope/rope_cpu.cc"
@@ -49,7 +50,7 @@ HWY_INLINE void RotateHead(size_t half, const float* cosines, const float* sines
   });
 }
 
-// Rotates the query and key heads of rows [begin, end). `table` is laid out as RopeTable says.
+// Rotates the query and key heads of rows [begin, end). `table` is laid out as RopeTables says.
 void RotateRows(const RopeCall& call, const float* table, int64_t begin, int64_t end) {
   WithElementType(call.dtype, [&]<typename T>(T) HWY_ATTR {
     const float sign = call.inverse ? -1.0f : 1.0f;
@@ -78,46 +79,29 @@ namespace {
 
 HWY_EXPORT(RotateRows);
 
-// The cosines and sines of every position and frequency, kept between calls. They are computed in
-// double, because in float the angles of distant neighbouring positions would be equal.
-class RopeTable {
- public:
-  explicit RopeTable(Allocator& allocator) : memory_(allocator) {}
-
-  // Returns a table [at least seq, rotary_dim], which holds for each position rotary_dim / 2
-  // cosines, then as many sines. Computes it only if the kept one does not fit.
-  absl::StatusOr<const float*> Get(int64_t seq, int64_t rotary_dim, const RopeSpec& spec) {
-    if (data_ != nullptr && seq <= seq_ && rotary_dim == rotary_dim_ && spec == spec_) return data_;
-    data_ = nullptr;  // if the reservation fails, there is no table
-    ZEROTH_ASSIGN_OR_RETURN(data_, memory_.ReserveFloats(seq * rotary_dim));
-    seq_ = seq;
-    rotary_dim_ = rotary_dim;
-    spec_ = spec;
-    const std::vector<double> frequencies = RopeFrequencies(spec, rotary_dim);
-    const int64_t half = rotary_dim / 2;
-    for (int64_t i = 0; i < half; ++i) {
-      for (int64_t position = 0; position < seq; ++position) {
-        const double angle = static_cast<double>(position) * frequencies[static_cast<size_t>(i)];
-        float* const at = data_ + position * rotary_dim + i;
-        at[0] = static_cast<float>(spec.attention_factor * std::cos(angle));
-        at[half] = static_cast<float>(spec.attention_factor * std::sin(angle));
-      }
+// Computes in double, because in float the angles of distant neighbouring positions would be equal.
+void FillTable(const RopeCall& call, float* table) {
+  const std::vector<double> frequencies = RopeFrequencies(call.spec, call.rotary_dim);
+  const int64_t half = call.rotary_dim / 2;
+  const double length = call.spec.attention_factor;
+  for (int64_t i = 0; i < half; ++i) {
+    for (int64_t position = 0; position < call.positions(); ++position) {
+      const double angle = static_cast<double>(position) * frequencies[static_cast<size_t>(i)];
+      float* const at = table + position * call.rotary_dim + i;
+      at[0] = static_cast<float>(length * std::cos(angle));
+      at[half] = static_cast<float>(length * std::sin(angle));
     }
-    return data_;
   }
-
- private:
-  Workspace memory_;
-  float* data_ = nullptr;
-  int64_t seq_ = 0;
-  int64_t rotary_dim_ = 0;
-  RopeSpec spec_;
-};
+}
 
 absl::Status Rope(const RopeCall& call, CpuKernels& kernels) {
-  auto& kept = kernels.Kept<RopeTable>(kernels.device().allocator());
-  ZEROTH_ASSIGN_OR_RETURN(const float* table,
-                          kept.Get(call.positions(), call.rotary_dim, call.spec));
+  const auto make = [&](size_t bytes) -> absl::StatusOr<std::shared_ptr<Buffer>> {
+    ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<Buffer> memory, kernels.device().allocator().Allocate(
+                                                                bytes, MemoryCategory::kWorkspace));
+    FillTable(call, static_cast<float*>(memory->data()));
+    return memory;
+  };
+  ZEROTH_ASSIGN_OR_RETURN(const float* const table, kernels.Kept<RopeTables>().Get(call, make));
   const auto rotate = HWY_DYNAMIC_DISPATCH(RotateRows);
   return ForRows(call.batch * call.seq, call.packed_dim,
                  [&](int64_t begin, int64_t end) { rotate(call, table, begin, end); });

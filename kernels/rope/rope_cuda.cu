@@ -1,6 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
 #include <algorithm>
+#include <cstddef>
 #include <memory>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "zeroth/kernels/cuda/cuda_kernels.h"
 #include "zeroth/kernels/cuda/dispatch.h"
 #include "zeroth/kernels/rope/rope.h"
+#include "zeroth/kernels/rope/rope_tables.h"
 
 namespace zeroth::cuda {
 namespace {
@@ -76,15 +78,6 @@ __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
   }
 }
 
-// A table [at least seq, rotary_dim], kept between calls, which holds for each position rotary_dim
-// / 2 cosines, then as many sines.
-struct RopeTable {
-  std::shared_ptr<Buffer> memory;
-  int64_t seq = 0;
-  int64_t rotary_dim = 0;
-  RopeSpec spec;
-};
-
 absl::Status Fill(const RopeCall& call, const LaunchTarget& target, float* table) {
   const std::vector<double> frequencies = RopeFrequencies(call.spec, call.rotary_dim);
   const auto pairs = static_cast<int64_t>(frequencies.size());
@@ -100,19 +93,12 @@ absl::Status Fill(const RopeCall& call, const LaunchTarget& target, float* table
 }
 
 absl::StatusOr<const float*> PrepareTable(const RopeCall& call, CudaKernels& kernels) {
-  auto& table = kernels.Kept<RopeTable>();
-  if (table.memory == nullptr || table.seq < call.positions() ||
-      table.rotary_dim != call.rotary_dim || !(table.spec == call.spec)) {
-    table.memory = nullptr;  // if the allocation fails, there is no table
-    ZEROTH_ASSIGN_OR_RETURN(
-        table.memory,
-        kernels.Scratch(static_cast<size_t>(call.positions() * call.rotary_dim) * sizeof(float)));
-    table.seq = call.positions();
-    table.rotary_dim = call.rotary_dim;
-    table.spec = call.spec;
-    ZEROTH_RETURN_IF_ERROR(Fill(call, kernels.target(), static_cast<float*>(table.memory->data())));
-  }
-  return static_cast<const float*>(table.memory->data());
+  const auto make = [&](size_t bytes) -> absl::StatusOr<std::shared_ptr<Buffer>> {
+    ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<Buffer> memory, kernels.Scratch(bytes));
+    ZEROTH_RETURN_IF_ERROR(Fill(call, kernels.target(), static_cast<float*>(memory->data())));
+    return memory;
+  };
+  return kernels.Kept<RopeTables>().Get(call, make);
 }
 
 absl::Status Rope(const RopeCall& call, CudaKernels& kernels) {

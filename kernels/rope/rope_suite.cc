@@ -3,11 +3,16 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <memory>
 #include <utility>
 #include <vector>
 
 #include "zeroth/core/base/dtype.h"
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/device/device.h"
+#include "zeroth/core/device/memory.h"
 #include "zeroth/kernels/attention/attention.h"
+#include "zeroth/kernels/elementwise/elementwise.h"
 #include "zeroth/kernels/rope/rope.h"
 #include "zeroth/kernels/rope/testing/rope_reference.h"
 #include "zeroth/kernels/testing/kernels_suite.h"
@@ -110,6 +115,57 @@ TEST_P(RopeSuite, PositionsCountFromTheFirst) {
   EXPECT_EQ(together, apart);
   args.first_position = -1;
   ExpectInvalid(kernels::Rope(kernels(), args), {"Rope", "first_position is -1"});
+}
+
+// Layers of one model may alternate between specs. Each table is computed once, a bounded number of
+// them is kept, and a recording can be played after its tables were replaced.
+TEST_P(RopeSuite, KeepsTheTablesOfAFewSpecs) {
+  RopeArgs args;
+  args.shape = {1, 20, 2, 1, 10};
+  const Shape packed{1, 20, args.shape.packed_dim()};
+  const std::vector<float> start = RandomNormal(packed.numel());
+  const Tensor saved = Upload(packed, start);
+  const Tensor qkv = Upload(packed, start);
+  args.qkv = qkv;
+  const auto rotate = [&](double theta, int64_t seq = 20) {
+    args.shape.seq = seq;
+    args.qkv = qkv.View(0, Shape({1, seq, args.shape.packed_dim()}));
+    args.spec.theta = theta;
+    return kernels::Rope(kernels(), args);
+  };
+  const auto tables = [&] { return device().allocator().stats()[MemoryCategory::kWorkspace]; };
+  const MemoryStats::Usage before = tables();
+  for (int step = 0; step < 3; ++step) {
+    for (const double theta : {1e4, 1e6}) ASSERT_TRUE(rotate(theta).ok());
+  }
+  EXPECT_EQ(tables().allocations - before.allocations, 2);
+  const int64_t bytes = (tables().current_bytes - before.current_bytes) / 2;
+  EXPECT_EQ(bytes, 20 * 10 * static_cast<int64_t>(sizeof(float)));
+  const auto step = [&]() -> absl::Status {
+    ZEROTH_RETURN_IF_ERROR(kernels::Cast(kernels(), saved, qkv));
+    ZEROTH_RETURN_IF_ERROR(rotate(1e4));
+    return rotate(1e6);
+  };
+  ASSERT_TRUE(step().ok());
+  const std::vector<float> expected = Download(qkv);
+  std::unique_ptr<Recording> recording;
+  if (device().CanRecord()) {
+    ASSERT_TRUE(device().BeginRecording().ok());
+    const absl::Status recorded = step();
+    absl::StatusOr<std::unique_ptr<Recording>> ended = device().EndRecording();
+    ASSERT_TRUE(recorded.ok() && ended.ok()) << recorded << ended.status();
+    recording = *std::move(ended);
+  }
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_TRUE(rotate(1e3 + i, 2 + i % 3).ok());
+    EXPECT_LE(tables().current_bytes - before.current_bytes, 4 * bytes);
+  }
+  if (recording != nullptr) {
+    ASSERT_TRUE(recording->Play(kernels().stream()).ok());
+  } else {
+    ASSERT_TRUE(step().ok());
+  }
+  EXPECT_EQ(Download(qkv), expected);
 }
 
 // The angle of a far position, whose fourth digit a table in float would get wrong.

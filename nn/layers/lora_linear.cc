@@ -175,6 +175,7 @@ LoraLinear::LoraLinear(std::string name, const LinearOptions& options, const Lor
       if (lora.dora) {
         adapter.magnitude = AddParameter(prefix + "lora_magnitude_vector", Shape({projection.out}),
                                          Initializer::Zeros());
+        adapter.magnitude->set_keeps_fp32(true);
       }
       adapter.layout = layout();
       adapter.options = &lora_;

@@ -104,7 +104,7 @@ Initializer InitializerOfA(int64_t in);
 // that training starts from the layer without adapters. The same holds with
 // [projection.]lora_magnitude_vector once InitialMagnitudes has computed its values; its
 // initializer makes zeros. A layer with magnitudes and a bias rounds once more than one without.
-// Magnitudes have the precision of the unit's other parameters, see MagnitudeOp. Adapters multiply
+// Magnitudes keep fp32, so that rounding neither moves the layer nor holds them. Adapters multiply
 // in the type of the activations, even if the layer itself multiplies in fp8. The caller freezes
 // the weights: see FreezeAllButAdapters.
 class LoraLinear : public Linear, public AdaptedModule {

@@ -273,7 +273,7 @@ TEST(LoraLinearTest, StartsAsTheLayerWithoutAdapters) {
   EXPECT_EQ(b, std::vector<float>(12, 0.0f));
 }
 
-// Magnitudes are gathered in the type of the weights: rounding them must not change the layer. The
+// Magnitudes in fp32 change no bit of a 16-bit layer at first, and their steps are not lost. The
 // norm of the first output, 1.00366, lies just below the middle of two neighbours in bf16.
 TEST(LoraLinearTest, DoraStartsAsTheLayerWithoutAdapters) {
   for (const WeightLayout layout : {WeightLayout::kOutIn, WeightLayout::kInOut}) {
@@ -304,7 +304,8 @@ TEST(LoraLinearTest, DoraStartsAsTheLayerWithoutAdapters) {
         return absl::OkStatus();
       };
       ASSERT_TRUE(InitialMagnitudes(adapter, 0, absl::MakeSpan(magnitudes), read).ok());
-      adapter.magnitude->set_data(bench.Upload(Shape({400}), magnitudes, dtype));
+      EXPECT_TRUE(adapter.magnitude->keeps_fp32());
+      adapter.magnitude->set_data(bench.Upload(Shape({400}), magnitudes, DType::kFloat32));
       const Value x =
           bench.context->MakeValue(bench.Upload(Shape({7, 24}), bench.Draw(7 * 24), dtype));
       const absl::StatusOr<Value> adapted = layer.Forward(*bench.context, x);
@@ -312,10 +313,10 @@ TEST(LoraLinearTest, DoraStartsAsTheLayerWithoutAdapters) {
       const absl::StatusOr<Value> expected = plain.Forward(*bench.context, x);
       ASSERT_TRUE(expected.ok()) << expected.status();
       EXPECT_EQ(Values(bench, adapted->data), Values(bench, expected->data)) << DTypeName(dtype);
-      // A magnitude that is NaN, or two steps larger, is not taken for a fresh one.
-      magnitudes[0] *= 1 + 0x1p-6f;
+      // The smallest factor that moves each 16-bit number.
+      magnitudes[0] *= 1 + (dtype == DType::kBFloat16 ? 0x1p-8f : 0x1p-11f) * (1 + 0x1p-6f);
       magnitudes[1] = NAN;
-      adapter.magnitude->set_data(bench.Upload(Shape({400}), magnitudes, dtype));
+      adapter.magnitude->set_data(bench.Upload(Shape({400}), magnitudes, DType::kFloat32));
       const absl::StatusOr<Value> moved = layer.Forward(*bench.context, x);
       ASSERT_TRUE(moved.ok()) << moved.status();
       EXPECT_NE(Values(bench, moved->data)[0], Values(bench, expected->data)[0]);
@@ -335,9 +336,8 @@ TEST(LoraLinearTest, DoraSumsProductsThatFp16DoesNotHold) {
     EXPECT_TRUE(FreezeAllButAdapters(layer, lora).ok());
     for (Parameter* parameter : layer.Parameters()) bench.Own(*parameter, 0.0f, DType::kFloat16);
     const LoraAdapter& adapter = layer.adapters()[0];
-    const Tensor one = bench.Upload(Shape({1}), {weight}, DType::kFloat16);
-    adapter.weight->set_data(one.Reshape(Shape({1, 1})));
-    adapter.magnitude->set_data(one);
+    adapter.weight->set_data(bench.Upload(Shape({1, 1}), {weight}, DType::kFloat16));
+    adapter.magnitude->set_data(bench.Upload(Shape({1}), {weight}, DType::kFloat32));
     const std::vector<float> ones(static_cast<size_t>(rows), 1.0f);
     const Shape shape({rows, 1});
     const Value x = bench.context->MakeValue(bench.Upload(shape, ones, DType::kFloat16));

@@ -110,39 +110,12 @@ struct Factors {
   Tensor inverse;  // 1 / n, fp32
 };
 
-// Sets each factor that the rounding of a magnitude to `dtype`, of 16 bits, may have moved away
-// from 1 back to 1, so that a fresh adapter changes no bit.
-absl::Status SnapToOne(Context& context, const Tensor& factor, DType dtype) {
-  const float half_ulp = dtype == DType::kBFloat16 ? 0x1p-8f : 0x1p-11f;
-  // n is computed in fp32, and may differ from the norm that the magnitude was rounded from.
-  const float most = half_ulp * (1 + 0x1p-6f);
-  const auto compute = [&context](BasicArgs args) {
-    return kernels::Basic(context.kernels(), args);
-  };
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor distance, CopyOf(context, factor));
-  ZEROTH_RETURN_IF_ERROR(
-      compute({.op = BasicOp::kFill, .out = distance, .accumulate = true, .scalar = -1}));
-  // snapped = the distance where most^2 - distance^2 > 0, else 0; so NaN stays.
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor snapped, context.EmptyLike(factor));
-  ZEROTH_RETURN_IF_ERROR(
-      compute({.op = BasicOp::kScale, .a = distance, .out = snapped, .scalar = -1}));
-  ZEROTH_RETURN_IF_ERROR(
-      compute({.op = BasicOp::kMultiply, .a = snapped, .b = distance, .out = snapped}));
-  ZEROTH_RETURN_IF_ERROR(
-      compute({.op = BasicOp::kFill, .out = snapped, .accumulate = true, .scalar = most * most}));
-  ZEROTH_RETURN_IF_ERROR(
-      compute({.op = BasicOp::kReluBackward, .a = snapped, .b = distance, .out = snapped}));
-  return compute(
-      {.op = BasicOp::kScale, .a = snapped, .out = factor, .accumulate = true, .scalar = -1});
-}
-
 // Divides each magnitude by the norm of its output's weights, using the RMS-norm kernel on
 // one-column rows with precomputed sums of squares.
 absl::StatusOr<Factors> FactorsOf(Context& context, const MagnitudePart& part, WeightLayout layout,
                                   float scale) {
   ZEROTH_ASSIGN_OR_RETURN(const Tensor sums, SquaredNorms(context, part, layout, scale));
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor plain, FullValues(*part.magnitude));
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor magnitude, CastTo(context, plain, DType::kFloat32));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor magnitude, FullValues(*part.magnitude));
   ZEROTH_ASSIGN_OR_RETURN(const Tensor one, context.Empty(Shape({1}), DType::kFloat32));
   ZEROTH_RETURN_IF_ERROR(
       kernels::Basic(context.kernels(), {.op = BasicOp::kFill, .out = one, .scalar = 1}));
@@ -158,9 +131,6 @@ absl::StatusOr<Factors> FactorsOf(Context& context, const MagnitudePart& part, W
   args.sums = sums;
   args.width = 1;
   ZEROTH_RETURN_IF_ERROR(kernels::RmsNorm(context.kernels(), args));
-  if (plain.dtype() != DType::kFloat32) {
-    ZEROTH_RETURN_IF_ERROR(SnapToOne(context, factor, plain.dtype()));
-  }
   return Factors{factor, inverse};
 }
 

@@ -19,7 +19,7 @@ struct MagnitudePart {
   Parameter* weight = nullptr;     // kInOut: [in, out]; kOutIn: [out, in]
   Parameter* a = nullptr;          // kInOut: [in, rank]; kOutIn: [rank, in]
   Parameter* b = nullptr;          // kInOut: [rank, out]; kOutIn: [out, rank]
-  Parameter* magnitude = nullptr;  // [out]
+  Parameter* magnitude = nullptr;  // [out], fp32 (Parameter::keeps_fp32)
   Parameter* bias = nullptr;       // [out], frozen, or nullptr
   int64_t column = 0;              // where its `out` columns begin
 };
@@ -28,8 +28,7 @@ struct MagnitudePart {
 // part, and x in the others. n[j] is the 2-norm of output j's adapted weights, computed in fp32, a
 // block of the weight's rows at a time. As in PEFT, backward treats n as a constant (Liu et al.,
 // "DoRA: Weight-Decomposed Low-Rank Adaptation", 2024, section 4.3). Factors are fp32, and y is
-// rounded once, twice with a bias. A factor of magnitudes in 16 bits that is within their rounding
-// (2^-8 for bf16, 2^-11 for fp16) of 1 is 1.
+// rounded once, twice with a bias.
 absl::StatusOr<Value> MagnitudeOp(Context& context, const Value& x,
                                   absl::Span<const MagnitudePart> parts, WeightLayout layout,
                                   float scale);

@@ -433,6 +433,34 @@ TEST_P(StrategySuite, QuantizedTrafficIsAQuarterAndNearlyRight) {
             absl::OkStatus());
 }
 
+TEST_P(StrategySuite, ParametersThatKeepFp32AreNotQuantized) {
+  if (!SupportsUnitCollectives()) GTEST_SKIP() << "the strategy brings its own";
+  EXPECT_EQ(Run([&](Communicator& world, Device& device) -> absl::Status {
+              const std::vector<ToyUnit> units = AwkwardUnits();
+              ToyModel model(units);
+              for (size_t unit = 0; unit < units.size(); ++unit) {
+                for (size_t i = 0; i < units[unit].shapes.size(); ++i) {
+                  model.parameter(unit, i).set_keeps_fp32(true);
+                }
+              }
+              ShardingOptions options = Options();
+              options.mixed_precision.param_dtype = DType::kBFloat16;
+              ZEROTH_ASSIGN_OR_RETURN(options.collectives, QuantizedCollectives());
+              ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model, options));
+              ToyStep step;
+              step.gradient = PatternGradient(world.rank());
+              step.expected = [](const Parameter& parameter, int64_t element) {
+                return ToyValue(parameter, element) / 997.0f;
+              };
+              ZEROTH_RETURN_IF_ERROR(sharding->Load(ReaderOf(step.expected)));
+              ZEROTH_RETURN_IF_ERROR(ToyForward(*sharding, step));
+              ZEROTH_RETURN_IF_ERROR(ToyBackward(*sharding, step));
+              ZEROTH_RETURN_IF_ERROR(sharding->scheduler().FinishBackward());
+              return sharding->scheduler().EndStep();
+            }),
+            absl::OkStatus());
+}
+
 // Uses shapes that do not fill a block, empty parameters, and sums over micro-batches.
 TEST_P(StrategySuite, QuantizedGradientsAreNearlyRightInEveryLayout) {
   if (!SupportsUnitCollectives()) GTEST_SKIP() << "the strategy brings its own";

@@ -33,9 +33,12 @@ const MixedPrecision kPolicies[] = {
 // rank.
 ToyFormula TrainedOnHost(const MixedPrecision& precision, int world_size, int steps) {
   return [=](const Parameter& parameter, int64_t element) {
-    float master = RoundTo(precision.master_dtype, ToyValue(parameter, element));
+    const bool keeps = parameter.keeps_fp32();
+    const DType master_dtype = keeps ? DType::kFloat32 : precision.master_dtype;
+    const DType param_dtype = keeps ? DType::kFloat32 : precision.param_dtype;
+    float master = RoundTo(master_dtype, ToyValue(parameter, element));
     for (int step = 0; step < steps; ++step) {
-      const float computed = RoundTo(precision.param_dtype, master);
+      const float computed = RoundTo(param_dtype, master);
       std::vector<float> contributions;
       for (int rank = 0; rank < world_size; ++rank) {
         contributions.push_back(RoundTo(precision.reduce_dtype,
@@ -44,10 +47,18 @@ ToyFormula TrainedOnHost(const MixedPrecision& precision, int world_size, int st
       const float sum = TreeSum(contributions, 0, contributions.size());
       const float mean =
           RoundTo(precision.reduce_dtype, sum * (1.0f / static_cast<float>(world_size)));
-      master = RoundTo(precision.master_dtype, master - 0.5f * mean);
+      master = RoundTo(master_dtype, master - 0.5f * mean);
     }
     return master;
   };
+}
+
+// Some parameters of every unit keep fp32.
+void KeepFp32(ToyModel& model) {
+  for (size_t unit = 0; unit < AwkwardUnits().size(); ++unit) {
+    const size_t parameters = AwkwardUnits()[unit].shapes.size();
+    for (size_t i = 0; i < parameters; i += 2) model.parameter(unit, i).set_keeps_fp32(true);
+  }
 }
 
 // If the number of ranks is not a power of two, each group divides by a factor, and 1/3 is not a
@@ -60,6 +71,7 @@ TEST_P(StrategySuite, ComputesInTheRoundedMastersAndKeepsThem) {
                 return ToyValue(parameter, element) / 997.0f;
               };
               ToyModel model(AwkwardUnits());
+              KeepFp32(model);
               ShardingOptions options = Options();
               options.mixed_precision.param_dtype = DType::kBFloat16;
               ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model, options));
@@ -86,6 +98,7 @@ TEST_P(StrategySuite, MixedPrecisionRoundsWhereItSaysAndNowhereElse) {
                                     << DTypeName(precision.master_dtype) << " masters");
     EXPECT_EQ(Run([&](Communicator& world, Device& device) -> absl::Status {
                 ToyModel model(AwkwardUnits());
+                KeepFp32(model);
                 ShardingOptions options = Options();
                 options.mixed_precision = precision;
                 ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model, options));

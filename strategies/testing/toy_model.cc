@@ -33,12 +33,14 @@ absl::Status CheckValues(absl::string_view what, const Parameter& parameter, int
 
 absl::Status CheckGathered(const Unit& unit, const ToyStep& step) {
   if (step.expected == nullptr) return absl::OkStatus();
-  const DType dtype = unit.precision().param_dtype;
+  const auto dtype_of = [&unit](const Parameter& parameter) {
+    return parameter.keeps_fp32() ? DType::kFloat32 : unit.precision().param_dtype;
+  };
   const ToyFormula expected = [&](const Parameter& parameter, int64_t element) {
-    return RoundTo(dtype, step.expected(parameter, element));
+    return RoundTo(dtype_of(parameter), step.expected(parameter, element));
   };
   for (const Parameter* parameter : unit.parameters()) {
-    ZEROTH_TOY_EXPECT(parameter->data().dtype() == dtype);
+    ZEROTH_TOY_EXPECT(parameter->data().dtype() == dtype_of(*parameter));
     ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> values, ToFloats(parameter->data()));
     ZEROTH_RETURN_IF_ERROR(CheckValues("gathered value", *parameter, 0, values, expected, 0));
   }

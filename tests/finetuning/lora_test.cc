@@ -260,11 +260,15 @@ TEST_P(LoraModelTest, StrategiesGiveTheSameBitsAndTouchNothingFrozen) {
 }
 
 TEST_P(LoraModelTest, StrategiesGiveTheSameBitsIn16BitsToo) {
-  for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
+  for (const auto& [dtype, dora] :
+       {std::pair(DType::kBFloat16, false), std::pair(DType::kFloat16, false),
+        std::pair(DType::kBFloat16, true), std::pair(DType::kFloat16, true)}) {
     std::unique_ptr<Trained> first;
     for (const TinyRanks& ranks : AllTinyRanks()) {
       if (ranks.world_size != 2) continue;
       TinySetup setup = Adapted(model());
+      setup.model_options.lora.dora = dora;
+      setup.model_options.lora.experts = !dora;
       setup.ranks = ranks;
       setup.trainer.sharding.mixed_precision = {dtype, dtype};
       const absl::StatusOr<Trained> trained = TrainAdapters(setup);
@@ -273,7 +277,8 @@ TEST_P(LoraModelTest, StrategiesGiveTheSameBitsIn16BitsToo) {
         first = std::make_unique<Trained>(*trained);
         EXPECT_LT(trained->losses.back(), trained->losses.front() - 0.01f);
       }
-      EXPECT_TRUE(*trained == *first) << ranks.ToString() << " " << DTypeName(dtype);
+      EXPECT_TRUE(*trained == *first)
+          << ranks.ToString() << " " << DTypeName(dtype) << (dora ? " DoRA" : "");
     }
   }
 }

@@ -38,6 +38,10 @@ absl::Status ReadWeights(const WeightsSource& weights, const Parameter& paramete
     parameter.initializer().Fill(kSeed, parameter.name(), begin, out);
     return absl::OkStatus();
   }
+  if (absl::EndsWith(parameter.name(), ".lora_magnitude_vector")) {
+    std::fill(out.begin(), out.end(), 1.0f);
+    return absl::OkStatus();
+  }
   if (absl::EndsWith(parameter.name(), ".lora_B")) {
     Initializer::Normal(0.05f).Fill(kSeed, parameter.name(), begin, out);
     return absl::OkStatus();

@@ -48,7 +48,7 @@ struct TinySetup {
 };
 
 // One rank's trainer, with the reference's initial weights. lora_B is initialized like lora_A and
-// not to zero, so that all adapters have gradients from the first step on.
+// not to zero, and magnitudes are 1, so that all adapters have gradients from the first step on.
 struct TinyRank {
   Trainer& trainer;
   DataLoader loader;  // of 2 sequences of 32 tokens per data-parallel rank
