@@ -20,7 +20,10 @@
 #include "zeroth/api/trainer.h"
 #include "zeroth/core/base/philox.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/launcher.h"
 #include "zeroth/core/comm/local/local.h"
+#include "zeroth/core/comm/nccl/testing/nccl_gpus.h"
+#include "zeroth/core/comm/nccl/testing/nccl_test_ranks.h"
 #include "zeroth/core/device/testing/missing_device.h"
 #include "zeroth/optim/shard_state.h"
 #include "zeroth/strategies/strategy.h"
@@ -61,8 +64,10 @@ Batch RandomBatch(const std::string& name, int64_t rows, int64_t seq) {
 }
 
 struct RunSetup {
+  int ranks = 1;  // more than one: of NCCL
   std::string model = "gpt2";
   std::string strategy = "full_shard";
+  bool shard_optimizer_over_world = false;
   MixedPrecision precision;
   int64_t micro_batches = 1;
   ActivationCheckpointing activation_checkpointing = ActivationCheckpointing::kNone;
@@ -72,7 +77,7 @@ struct RunSetup {
   KernelOptions kernels;
 };
 
-// All results of a run.
+// All results of a run, as rank 0 sees them.
 struct Trace {
   absl::Status status;
   std::vector<float> numbers;
@@ -137,10 +142,15 @@ class TrainingRun {
 using Course = std::function<absl::Status(TrainingRun&)>;
 
 Trace Follow(const RunSetup& setup, bool record_steps, const Course& course) {
-  Trace trace;
-  trace.status = RunLocalRanks(1, [&](Communicator& world) -> absl::Status {
+  Trace first;
+  const RankMain main = [&](Communicator& world) -> absl::Status {
+    Trace of_other_rank;
+    Trace& trace = world.rank() == 0 ? first : of_other_rank;
+    DeviceOptions on;
+    on.index = world.device_index();
+    on.transport_memory = world.memory_source();
     ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
-                            DeviceRegistry::Create("cuda", DeviceOptions()));
+                            DeviceRegistry::Create("cuda", on));
     device->BindThread();
     ModelOptions model_options;
     model_options.fp8 = setup.fp8;
@@ -150,6 +160,7 @@ Trace Follow(const RunSetup& setup, bool record_steps, const Course& course) {
     options.kernels = setup.kernels;
     options.sharding.strategy = setup.strategy;
     if (setup.strategy == "hybrid_shard") options.sharding.strategy_options.shard_size = 1;
+    options.sharding.strategy_options.shard_optimizer_over_world = setup.shard_optimizer_over_world;
     options.sharding.mixed_precision = setup.precision;
     options.sharding.offload = setup.offload;
     options.activation_checkpointing = setup.activation_checkpointing;
@@ -172,8 +183,11 @@ Trace Follow(const RunSetup& setup, bool record_steps, const Course& course) {
           all.insert(all.end(), values.begin(), values.end());
           return absl::OkStatus();
         });
-  });
-  return trace;
+  };
+  LaunchOptions launch;
+  launch.world_size = setup.ranks;
+  first.status = setup.ranks == 1 ? RunLocalRanks(1, main) : testing::RunNcclThreads(launch, main);
+  return first;
 }
 
 // NaNs too.
@@ -209,12 +223,13 @@ constexpr MixedPrecision kFloat32 = {DType::kFloat32, DType::kFloat32};
 constexpr MixedPrecision kBFloat16 = {DType::kBFloat16, DType::kFloat32};
 constexpr MixedPrecision kAllBFloat16 = {DType::kBFloat16, DType::kBFloat16};
 
-class RecordedStepTest : public testing::Test {
+class RecordedStepTest : public ::testing::Test {
  protected:
   void SetUp() override { ZEROTH_SKIP_WITHOUT_DEVICE("cuda"); }
 };
 
-class RecordedStrategiesTest : public testing::TestWithParam<std::tuple<const char*, const char*>> {
+class RecordedStrategiesTest
+    : public ::testing::TestWithParam<std::tuple<const char*, const char*>> {
  protected:
   void SetUp() override { ZEROTH_SKIP_WITHOUT_DEVICE("cuda"); }
 };
@@ -231,10 +246,10 @@ TEST_P(RecordedStrategiesTest, HaveTheBitsOfStepsThatAreEnqueued) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, RecordedStrategiesTest,
-    testing::Combine(testing::Values("gpt2", "llama"),
-                     testing::Values("no_shard", "shard_optimizer", "shard_grad_op", "full_shard",
-                                     "hybrid_shard")),
-    [](const testing::TestParamInfo<std::tuple<const char*, const char*>>& instance) {
+    ::testing::Combine(::testing::Values("gpt2", "llama"),
+                       ::testing::Values("no_shard", "shard_optimizer", "shard_grad_op",
+                                         "full_shard", "hybrid_shard")),
+    [](const ::testing::TestParamInfo<std::tuple<const char*, const char*>>& instance) {
       return std::string(std::get<0>(instance.param)) + "_" + std::get<1>(instance.param);
     });
 
@@ -297,6 +312,26 @@ TEST_F(RecordedStepTest, EvaluationAndSamplesInBetweenDisturbNothing) {
                                 }),
               2);
   }
+}
+
+// An evaluation keeps slices of parameters that it gathered from other groups: they are of its
+// weights, and not of those of a later step.
+TEST_F(RecordedStepTest, WeightsThatAnEvaluationGatheredAreNotThoseOfLaterSteps) {
+  ZEROTH_SKIP_BEYOND_NCCL_RANKS(2);
+  RunSetup setup;
+  setup.ranks = 2;
+  setup.strategy = "hybrid_shard";
+  setup.shard_optimizer_over_world = true;
+  EXPECT_EQ(ExpectTheSameBits(setup,
+                              [](TrainingRun& run) -> absl::Status {
+                                ZEROTH_RETURN_IF_ERROR(Steps(run, 2));
+                                for (int i = 0; i < 3; ++i) {  // recorded, then played twice
+                                  ZEROTH_RETURN_IF_ERROR(run.Evaluate(2, 5));
+                                  ZEROTH_RETURN_IF_ERROR(run.Step());
+                                }
+                                return run.Evaluate(2, 5);
+                              }),
+            2);
 }
 
 TEST_F(RecordedStepTest, StepsOfAnotherShapeAreEnqueued) {
