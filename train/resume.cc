@@ -131,8 +131,7 @@ absl::StatusOr<RunProgress> LoadCheckpoint(const std::string& path, const TrainO
   }
   loaded.incomplete.erase("ema");
   if (!loaded.incomplete.empty()) {
-    notes.push_back(absl::StrCat("resume    the optimizer's ",
-                                 absl::StrJoin(loaded.incomplete, ", "),
+    notes.push_back(absl::StrCat("the optimizer's ", absl::StrJoin(loaded.incomplete, ", "),
                                  " of some parameters begin at zero: the checkpoint has none"));
   }
   // If --loss_scale has changed, the checkpoint's scale does not apply.
