@@ -50,6 +50,13 @@ std::string FormatBytes(int64_t bytes) {
   return absl::StrFormat("%.1f KiB", value / kKiB);
 }
 
+std::string FormatPreference(const std::optional<PreferenceStatistics>& preference) {
+  if (!preference.has_value()) return "";
+  std::string text = absl::StrFormat("  accuracy %.2f", preference->accuracy);
+  if (!preference->has_chosen() || !preference->has_rejected()) return text;
+  return absl::StrCat(absl::StrFormat("  margin %.3f", preference->margin()), text);
+}
+
 std::string FormatProgress(const ProgressOptions& options, const StepMetrics& metrics,
                            double seconds_left) {
   std::string line = absl::StrFormat("step %d/%d  loss %.4f  norm %.3f  lr %.2e  %s tok/s",
@@ -58,12 +65,7 @@ std::string FormatProgress(const ProgressOptions& options, const StepMetrics& me
   if (const std::optional<double> utilization = UtilizationOf(options, metrics)) {
     absl::StrAppendFormat(&line, "  GEMM util %.0f%%", 100 * *utilization);
   }
-  if (const auto& preference = metrics.preference; preference.has_value()) {
-    if (preference->has_chosen() && preference->has_rejected()) {
-      absl::StrAppendFormat(&line, "  margin %.3f", preference->margin());
-    }
-    absl::StrAppendFormat(&line, "  accuracy %.2f", preference->accuracy);
-  }
+  absl::StrAppend(&line, FormatPreference(metrics.preference));
   if (metrics.skipped_steps > 0) absl::StrAppend(&line, "  skipped ", metrics.skipped_steps);
   if (metrics.loss_scale.has_value()) {
     absl::StrAppend(&line, "  scale ", absl::StrFormat("%g", *metrics.loss_scale));

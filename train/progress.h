@@ -25,6 +25,9 @@ struct ProgressOptions {
 // matmuls, at most 100%.
 std::string FormatProgress(const ProgressOptions& options, const StepMetrics& metrics,
                            double seconds_left);
+// Returns "  margin 0.120  accuracy 0.75", without the margin if no answer of a batch of judgements
+// is desirable, or none undesirable; empty without statistics.
+std::string FormatPreference(const std::optional<PreferenceStatistics>& preference);
 // Returns "1:02:03", "4:05" or "0:07".
 std::string FormatDuration(double seconds);
 // Returns "38.2 MiB".

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,15 @@ TEST(ProgressTest, Formats) {
   EXPECT_EQ(FormatBytes(int64_t{3} << 30), "3.00 GiB");
   EXPECT_EQ(FitToWidth("abcdef", 4), "abcd");
   EXPECT_EQ(FitToWidth("abcdef", 0), "abcdef");
+  PreferenceStatistics pairs;
+  pairs.reward_chosen = 0.5f;
+  pairs.reward_rejected = 0.25f;
+  pairs.accuracy = 0.75f;
+  EXPECT_EQ(FormatPreference(std::nullopt), "");
+  EXPECT_EQ(FormatPreference(pairs), "  margin 0.250  accuracy 0.75");
+  pairs.kl = 0.0f;
+  pairs.desirable = 1.0f;
+  EXPECT_EQ(FormatPreference(pairs), "  accuracy 0.75") << "without undesirable answers";
 }
 
 StepMetrics Metrics(int64_t step) {

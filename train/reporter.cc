@@ -146,12 +146,8 @@ absl::Status Reporter::WriteEvents(const StepMetrics& metrics) {
 }
 
 void Reporter::Evaluation(const EvaluationMetrics& metrics) {
-  Say(absl::StrFormat(
-      "step %d  evaluation loss %.4f%s", metrics.step, metrics.loss,
-      metrics.preference.has_value()
-          ? absl::StrFormat("  margin %.3f  accuracy %.2f", metrics.preference->margin(),
-                            metrics.preference->accuracy)
-          : ""));
+  Say(absl::StrFormat("step %d  evaluation loss %.4f%s", metrics.step, metrics.loss,
+                      FormatPreference(metrics.preference)));
   if (metrics.ema_loss.has_value()) {
     Say(absl::StrFormat("step %d  evaluation loss %.4f of the averaged weights", metrics.step,
                         *metrics.ema_loss));
@@ -338,10 +334,9 @@ void Reporter::PrintAdapters() {
   const std::vector<LoraAdapter> adapters = LoraAdapters(trainer_.model());
   if (adapters.empty()) return;
   int64_t numel = 0;
-  for (const LoraAdapter& adapter : adapters)
-    numel += adapter.a->global_numel() + adapter.b->global_numel();
-  for (const Parameter* parameter : SavedParameters(trainer_.model()))
-    numel += parameter->global_numel();
+  for (const Parameter* parameter : trainer_.model().Parameters()) {
+    if (parameter->requires_grad()) numel += parameter->global_numel();
+  }
   const std::string& saved = options_.lora_modules_to_save;
   Say(absl::StrFormat(
       "adapters  %s of rank %d, alpha %g%s, on %d weights%s: %.2fM "
