@@ -342,6 +342,12 @@ TEST(SentencePieceTest, TheConfigSaysWhichTokensBeginAndEndAText) {
   EXPECT_TRUE((*chatml)->prefix().empty());
   EXPECT_EQ((*chatml)->begin_of_text(), 1);
   EXPECT_EQ((*chatml)->text_vocab_size(), size + 1);
+  dir.Write("tokenizer_config.json", R"({"bos_token": "<|begin|>"})");
+  const auto begun = OpenTokenizer(dir.path());
+  ASSERT_TRUE(begun.ok()) << begun.status();
+  EXPECT_EQ((*begun)->begin_of_text(), size);
+  EXPECT_THAT((*begun)->prefix(), ::testing::ElementsAre(size));
+  EXPECT_EQ((*begun)->text_vocab_size(), size + 1);
   // No text has padding, so a model needs no row for it. A chat template may still write it.
   dir.Write("tokenizer_config.json", R"({"pad_token": "[PAD]", "legacy": false})");
   const auto padded = OpenTokenizer(dir.path());
