@@ -139,12 +139,13 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> OpenText(const std::vector<Da
                            " is text, and no tokenizer is given; give one by --tokenizer");
   }
   const Tokenizer& tokenizer = *options.tokenizer;
-  if (const int32_t last = tokenizer.vocab_size() - 1; last >= options.vocab_size) {
-    return InvalidArgument("the ", tokenizer.name(), " tokenizer makes ids up to ", last, ", ",
-                           Excerpt(tokenizer.Decode({last}).value_or("")),
-                           ", but the model's vocabulary has only ", options.vocab_size,
-                           "; use the tokenizer of this model, and name tokens that it lacks by "
-                           "--new_tokens");
+  if (const int32_t last = tokenizer.text_vocab_size() - 1; last >= options.vocab_size) {
+    return InvalidArgument(
+        "the ", tokenizer.name(), " tokenizer makes ids up to ", last, ", ",
+        Excerpt(tokenizer.Decode({last}).value_or("")), ", but the model's vocabulary has only ",
+        options.vocab_size,
+        "; use the tokenizer of this model, name tokens that it lacks by --new_tokens, "
+        "or take them out of the files beside a tokenizer.model");
   }
   ZEROTH_ASSIGN_OR_RETURN(const ColumnNames columns, ColumnNames::Parse(options.columns));
   std::vector<RecordKind> kinds;

@@ -15,6 +15,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/file/temporary_directory.h"
 #include "zeroth/core/base/unicode.h"
 #include "zeroth/data/data_files.h"
@@ -25,6 +26,7 @@
 namespace zeroth {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -326,6 +328,23 @@ TEST(OpenDataTest, ErrorsSayWhatIsMissing) {
               HasSubstr("the byte tokenizer makes ids up to 256, \"<|endoftext|>\", but the "
                         "model's vocabulary has only 256"));
   EXPECT_EQ(OpenData(text, {&tokenizer, 0}).status().code(), absl::StatusCode::kInvalidArgument);
+  // A tokenizer.model with padding beyond the model's rows, which no text has, and with a token
+  // that texts have.
+  const std::string model = "tests/testdata/tokenizers/sentencepiece/tokenizer.model";
+  dir.Write("tokenizer.model", *ReadFile(model));
+  const int32_t size = OpenTokenizer(model).value()->vocab_size();
+  dir.Write("tokenizer_config.json", R"({"pad_token": "<pad>"})");
+  const std::string added = absl::StrCat("{\"<pad>\": ", size, "}");
+  dir.Write("added_tokens.json", added);
+  const auto padded = OpenTokenizer(dir.File("tokenizer.model")).value();
+  EXPECT_EQ(padded->vocab_size(), size + 1);
+  const auto source = OpenData(text, {padded.get(), size});
+  EXPECT_TRUE(source.ok()) << source.status();
+  dir.Write("tokenizer_config.json", "{}");
+  const auto found = OpenTokenizer(dir.File("tokenizer.model")).value();
+  EXPECT_THAT(std::string(OpenData(text, {found.get(), size}).status().message()),
+              AllOf(HasSubstr(absl::StrCat("makes ids up to ", size, ", \"<pad>\"")),
+                    HasSubstr("take them out of the files beside a tokenizer.model")));
   EXPECT_EQ(OpenData(dir.File("absent"), {&tokenizer, 257}).status().code(),
             absl::StatusCode::kNotFound);
 }

@@ -27,6 +27,9 @@ class Tokenizer {
   virtual std::string name() const = 0;
   // Ids are in [0, vocab_size()).
   virtual int32_t vocab_size() const = 0;
+  // Ids of texts, with prefix, suffix and end-of-text token, are in [0, text_vocab_size()); special
+  // tokens that only a chat template writes may lie beyond.
+  virtual int32_t text_vocab_size() const { return vocab_size(); }
   // The id that separates documents.
   virtual int32_t end_of_text() const = 0;
   // The ids that the tokenizer's template puts before and after a text; often a begin-of-text

@@ -25,6 +25,7 @@
 
 #include "zeroth/checkpoint/hf_directory.h"
 #include "zeroth/checkpoint/tensor_file_writer.h"
+#include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/file/temporary_directory.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/data/tokenizer.h"
@@ -54,6 +55,17 @@ TEST(TokenIdsTest, ATextBeginsWithTheTokenizersOwn) {
   ASSERT_NE(llama->prefix().front(), llama->end_of_text());
   EXPECT_EQ(TokenIds(Json::object(), llama.get()), (Json{{"bos_token_id", llama->prefix().front()},
                                                          {"eos_token_id", llama->end_of_text()}}));
+}
+
+TEST(TokenIdsTest, TheBeginTokenNeedNotBeginTexts) {
+  const TemporaryDirectory dir;
+  dir.Write("tokenizer.model",
+            *ReadFile("tests/testdata/tokenizers/sentencepiece/tokenizer.model"));
+  dir.Write("tokenizer_config.json", R"({"add_bos_token": false})");
+  const auto llama = OpenTokenizer(dir.path()).value();
+  ASSERT_TRUE(llama->prefix().empty());
+  EXPECT_EQ(TokenIds(Json::object(), llama.get()),
+            (Json{{"bos_token_id", 1}, {"eos_token_id", 2}}));
 }
 
 TEST(TokenIdsTest, TheSourcesAreKept) {

@@ -21,6 +21,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/file/json.h"
 #include "zeroth/core/base/file/temporary_directory.h"
 #include "zeroth/data/tokenizer.h"
@@ -864,6 +865,26 @@ TEST(ChatTemplateTest, OpensWhatIsBesideATokenizer) {
   EXPECT_EQ(begins_with(R"({"bos_token": {"content": "<|endoftext|>"}})"),
             tokenizer->Find("<|endoftext|>"));
   EXPECT_EQ(begins_with(R"({"bos_token": null})"), tokenizer->Find("<|im_start|>"));
+}
+
+// As transformers' LlamaTokenizer has it: "add_bos_token" is about texts only.
+TEST(OpenChatTemplateTest, TheBeginTokenOfAModelNeedNotBeginTexts) {
+  const TemporaryDirectory dir;
+  dir.Write("tokenizer.model",
+            *ReadFile("tests/testdata/tokenizers/sentencepiece/tokenizer.model"));
+  const std::string jinja = ChatMlJinja("{{- bos_token }}");
+  dir.Write("chat_template.jinja", jinja);
+  dir.Write("tokenizer_config.json", R"({"add_bos_token": false,
+      "additional_special_tokens": ["<|im_start|>", "<|im_end|>"]})");
+  const auto tokenizer = OpenTokenizer(dir.path());
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  ASSERT_TRUE((*tokenizer)->prefix().empty());
+  for (const auto& chat : {OpenChatTemplate("auto", dir.path(), **tokenizer),
+                           ChatTemplate::FromJinja(jinja, **tokenizer)}) {
+    ASSERT_TRUE(chat.ok()) << chat.status();
+    EXPECT_THAT(SpelledPrompt(*chat, **tokenizer, kQuestion),
+                ::testing::StartsWith("<s><|im_start|>"));
+  }
 }
 
 }  // namespace

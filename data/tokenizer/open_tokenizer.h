@@ -37,12 +37,13 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(const std::string& path
                                                          const TokenizerOptions& options = {});
 
 // Makes a tokenizer from the content of a SentencePiece .model file and of the files beside it
-// (ReadTokenizerConfig; may be null), which may add tokens. Its prefix is the begin-of-text token,
-// if the model has one, unless "add_bos_token" is false; its end-of-text token is the model's end
-// token, which follows each text if "add_eos_token" is true. A text after a token gets a space, as
-// at the start, unless "legacy" is false. Spellings of special tokens in text are text.
-// Unimplemented with `parse_special`, because only a tokenizer.json defines special tokens in text.
-// InvalidArgument if `model` is not such a file or has no end token.
+// (ReadTokenizerConfig; may be null), which may add tokens. Its begin- and end-of-text tokens are
+// "bos_token" and "eos_token", else those of the model. Its prefix is the begin-of-text token, if
+// there is one, unless "add_bos_token" is false; the end-of-text token follows each text if
+// "add_eos_token" is true. A text after a token gets a space, as at the start, unless "legacy" is
+// false. Spellings of special tokens in text are text. Unimplemented with `parse_special`, because
+// only a tokenizer.json defines special tokens in text. InvalidArgument if `model` is not such a
+// file, or if no token ends a text.
 absl::StatusOr<std::unique_ptr<Tokenizer>> SentencePieceFromBytes(absl::string_view model,
                                                                   const nlohmann::json& config,
                                                                   bool parse_special);

@@ -93,6 +93,7 @@ class SentencePieceTokenizer final : public Tokenizer {
 
   std::string name() const override { return "sentencepiece"; }
   int32_t vocab_size() const override { return vocab_size_; }
+  int32_t text_vocab_size() const override { return text_vocab_size_; }
   std::optional<int32_t> begin_of_text() const override { return begin_; }
   int32_t end_of_text() const override { return end_; }
   absl::Span<const int32_t> prefix() const override { return prefix_; }
@@ -157,14 +158,13 @@ class SentencePieceTokenizer final : public Tokenizer {
   // Reads from tokenizer_config.json which tokens are added to the model's, which begin and end a
   // text, and whether a text after a token gets a space ("legacy", unless it is false).
   absl::Status ReadConfig(const nlohmann::json& config) {
-    vocab_size_ = library_.size();
+    vocab_size_ = text_vocab_size_ = library_.size();
     HfTokenizer files;
     files.config = config;
     for (int id = 0; id < library_.size(); ++id) {
       files.bpe.vocab.emplace_back(library_.Piece(id), id);
     }
     ZEROTH_RETURN_IF_ERROR(AddTokensOfConfig(&files, /*keeps_ids=*/true));
-    ZEROTH_ASSIGN_OR_RETURN(const auto padding, files.Named("pad_token"));
     for (AddedToken& token : files.added_tokens) {
       const bool is_piece = token.id < library_.size();
       token.special = token.special || (is_piece && library_.IsControl(token.id));
@@ -175,8 +175,9 @@ class SentencePieceTokenizer final : public Tokenizer {
       if (is_own || (!token.special && !absl::StrContains(token.content, kMetaspace))) {
         spelling_of_[token.id] = token.content;
       }
-      // No text has padding, so a model needs no row for it.
-      if (token.id != padding) vocab_size_ = std::max(vocab_size_, token.id + 1);
+      vocab_size_ = std::max(vocab_size_, token.id + 1);
+      // No text has a special token, such as padding.
+      if (!token.special) text_vocab_size_ = std::max(text_vocab_size_, token.id + 1);
     }
     ZEROTH_ASSIGN_OR_RETURN(begin_, files.Named("bos_token"));
     ZEROTH_ASSIGN_OR_RETURN(const auto end, files.Named("eos_token"));
@@ -192,8 +193,8 @@ class SentencePieceTokenizer final : public Tokenizer {
     ZEROTH_ASSIGN_OR_RETURN(space_after_token_, BoolField(config, "legacy", true));
     if (begins && begin_) prefix_ = {*begin_};
     if (ends) suffix_ = {end_};
-    for (const int32_t id : {begin_.value_or(end_), end_}) {
-      vocab_size_ = std::max(vocab_size_, id + 1);
+    for (const int32_t id : {prefix_.empty() ? end_ : *begin_, end_}) {
+      text_vocab_size_ = std::max(text_vocab_size_, id + 1);
     }
     return absl::OkStatus();
   }
@@ -233,6 +234,7 @@ class SentencePieceTokenizer final : public Tokenizer {
   // Of control tokens and of the config's, as far as the library does not decode them.
   std::map<int32_t, std::string> spelling_of_;
   int32_t vocab_size_ = 0;
+  int32_t text_vocab_size_ = 0;
   std::optional<int32_t> begin_;
   int32_t end_ = -1;
   std::vector<int32_t> prefix_;

@@ -341,11 +341,20 @@ TEST(SentencePieceTest, TheConfigSaysWhichTokensBeginAndEndAText) {
   EXPECT_THAT((*chatml)->suffix(), ::testing::ElementsAre(size));
   EXPECT_TRUE((*chatml)->prefix().empty());
   EXPECT_EQ((*chatml)->begin_of_text(), 1);
-  // No text has padding, so the model of the file needs no row for it.
+  EXPECT_EQ((*chatml)->text_vocab_size(), size + 1);
+  dir.Write("tokenizer_config.json", R"({"bos_token": "<|begin|>"})");
+  const auto begun = OpenTokenizer(dir.path());
+  ASSERT_TRUE(begun.ok()) << begun.status();
+  EXPECT_EQ((*begun)->begin_of_text(), size);
+  EXPECT_THAT((*begun)->prefix(), ::testing::ElementsAre(size));
+  EXPECT_EQ((*begun)->text_vocab_size(), size + 1);
+  // No text has padding, so a model needs no row for it. A chat template may still write it.
   dir.Write("tokenizer_config.json", R"({"pad_token": "[PAD]", "legacy": false})");
   const auto padded = OpenTokenizer(dir.path());
   ASSERT_TRUE(padded.ok()) << padded.status();
-  EXPECT_EQ((*padded)->vocab_size(), size);
+  EXPECT_EQ((*padded)->text_vocab_size(), size);
+  EXPECT_EQ((*padded)->vocab_size(), size + 1);
+  EXPECT_EQ(*(*padded)->Decode({size}), "[PAD]");
   EXPECT_TRUE((*padded)->CutsAtSpaces());
 }
 
@@ -378,9 +387,14 @@ TEST(SentencePieceTest, TheConfigListsAnyId) {
   for (const std::string text : {"fxf", "f x f", "x  f", "<call> x<call>"}) {
     EXPECT_EQ(*(*listed)->Decode(*(*listed)->Encode(text)), text);
   }
+  // The ids of LlamaTokenizer in transformers 4.57.1.
+  EXPECT_THAT(*(*listed)->Encode("fxf"), ::testing::ElementsAre(274, x, 274));
+  EXPECT_THAT(*(*listed)->Encode("f x f"), ::testing::ElementsAre(274, 619, x, 619, 274));
   const auto strict = open(R"(, "legacy": false)");
   ASSERT_TRUE(strict.ok()) << strict.status();
   ASSERT_TRUE((*strict)->CutsAtSpaces());
+  EXPECT_THAT(*(*strict)->Encode("fxf"), ::testing::ElementsAre(274, x, 633));
+  EXPECT_THAT(*(*strict)->Encode("f x f"), ::testing::ElementsAre(274, 619, x, 274));
   for (const std::string text : {"fxf", "f x f", "x  f", "<call> x<call>  f </s> f"}) {
     const std::vector<int32_t> whole = *(*strict)->Encode(text);
     EXPECT_EQ(*(*strict)->Decode(whole), text);
