@@ -171,6 +171,13 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> OpenText(const std::vector<Da
   TokenSource::Facts facts = source->facts();
   if (kinds[0] != RecordKind::kText) {
     ZEROTH_ASSIGN_OR_RETURN(const ExampleCounts counts, CountExamples(*source));
+    if (counts.largest >= options.vocab_size) {
+      return InvalidArgument("the chat template writes the token ", counts.largest, ", ",
+                             Excerpt(tokenizer.Decode({counts.largest}).value_or("")),
+                             ", but the model's vocabulary has only ", options.vocab_size,
+                             "; use the tokenizer of this model, another --chat_template, or "
+                             "--new_tokens with a tokenizer.json");
+    }
     const double padding =
         1 - static_cast<double>(counts.tokens) / static_cast<double>(source->size());
     const std::string what =

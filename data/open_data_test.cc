@@ -345,6 +345,26 @@ TEST(OpenDataTest, ErrorsSayWhatIsMissing) {
   EXPECT_THAT(std::string(OpenData(text, {found.get(), size}).status().message()),
               AllOf(HasSubstr(absl::StrCat("makes ids up to ", size, ", \"<pad>\"")),
                     HasSubstr("take them out of the files beside a tokenizer.model")));
+  // Special tokens beyond the model's rows are refused where a chat template writes them.
+  dir.Write("added_tokens.json", "{}");
+  dir.Write("tokenizer_config.json",
+            R"({"additional_special_tokens": ["<|im_start|>", "<|im_end|>"]})");
+  const auto chatml = OpenTokenizer(dir.File("tokenizer.model")).value();
+  EXPECT_TRUE(OpenData(text, {chatml.get(), size}).ok());
+  const std::string talk =
+      dir.Write("talk.jsonl", R"({"messages": [{"role": "user", "content": "a"},)"
+                              R"( {"role": "assistant", "content": "b"}]})");
+  DataOptions talks;
+  talks.tokenizer = chatml.get();
+  talks.vocab_size = size;
+  talks.chat_template = "chatml";
+  talks.seq_len = 64;
+  talks.cache_dir = "none";
+  EXPECT_THAT(std::string(OpenData(talk, talks).status().message()),
+              HasSubstr(absl::StrCat("the chat template writes the token ", size + 1,
+                                     ", \"<|im_end|>\", but the model's vocabulary has only ")));
+  talks.vocab_size = size + 2;
+  EXPECT_TRUE(OpenData(talk, talks).ok());
   EXPECT_EQ(OpenData(dir.File("absent"), {&tokenizer, 257}).status().code(),
             absl::StatusCode::kNotFound);
 }

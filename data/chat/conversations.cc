@@ -362,8 +362,11 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> EncodeConversations(
 absl::StatusOr<ExampleCounts> CountExamples(const TokenSource& rows) {
   ExampleCounts counts;
   std::vector<uint8_t> marks(static_cast<size_t>(rows.row_length()));
+  std::vector<int32_t> ids(marks.size());
   for (int64_t begin = 0; begin < rows.size(); begin += rows.row_length()) {
     ZEROTH_RETURN_IF_ERROR(rows.ReadMarks(begin, absl::MakeSpan(marks)));
+    ZEROTH_RETURN_IF_ERROR(rows.Read(begin, absl::MakeSpan(ids)));
+    counts.largest = std::max(counts.largest, *std::max_element(ids.begin(), ids.end()));
     for (size_t at = 0; at < marks.size();) {
       const auto from = marks.begin() + static_cast<std::ptrdiff_t>(at);
       const auto to = std::find_if(from + 1, marks.end(),

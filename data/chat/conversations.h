@@ -63,6 +63,7 @@ struct ExampleCounts {
   int64_t desirable = 0;  // of judged answers
   int64_t tokens = 0;     // without padding
   int64_t learned = 0;    // tokens that are targets
+  int32_t largest = 0;    // the largest id
 };
 // Errors of the source.
 absl::StatusOr<ExampleCounts> CountExamples(const TokenSource& rows);

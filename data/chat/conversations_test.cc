@@ -85,6 +85,8 @@ TEST_F(ConversationsTest, RowsHoldWholeConversationsAndPaddingIsNotATarget) {
     EXPECT_EQ(found->examples, expected.examples);
     EXPECT_EQ(found->tokens, expected.tokens);
     EXPECT_EQ(found->learned, expected.learned);
+    EXPECT_LT(found->largest, tokenizer_->vocab_size());
+    EXPECT_GE(found->largest, chat_.end_of_turn());
     std::vector<bool> seen(talks.size());
     for (int64_t begin = 0; begin < (*source)->size(); begin += kSeq + 1) {
       std::vector<int32_t> ids(kSeq + 1);
