@@ -288,7 +288,7 @@ absl::Status RankRun::FillOrResume(std::vector<std::string>& notes) {
     ZEROTH_RETURN_IF_ERROR(trainer_->sharding().Load(input_.source.Reader(options_.seed)));
   } else {
     const RunProgress& progress = *resumed.progress;
-    first_step_ = progress.steps;
+    first_step_ = updated_step_ = progress.steps;
     skipped_steps_ = progress.skipped_steps;
     // A position has no meaning in other data or in another order.
     const std::vector<std::string> others = Order().Differences(progress.data);

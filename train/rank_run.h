@@ -169,6 +169,7 @@ class RankRun {
   int64_t first_step_ = 0;      // steps that earlier runs have made
   int64_t first_sequence_ = 0;  // sequences that earlier runs have read
   int64_t skipped_steps_ = 0;
+  int64_t updated_step_ = 0;        // the last one that was not skipped, or first_step_
   int64_t nonfinite_in_a_row_ = 0;  // skipped steps in a row that were not finite
   bool interrupted_ = false;        // some rank wanted to stop; the same on all ranks
   RunEnd end_ = RunEnd::kFinished;

@@ -98,6 +98,7 @@ absl::StatusOr<bool> RankRun::Step(int64_t step, Clock::time_point start) {
     ZEROTH_ASSIGN_OR_RETURN(failed, HandleSkipped(step + 1, result, micro_batches));
   } else {
     nonfinite_in_a_row_ = 0;
+    updated_step_ = step + 1;
   }
   metrics.skipped_steps = skipped_steps_;
   metrics.lr = lr;
@@ -125,7 +126,10 @@ absl::StatusOr<bool> RankRun::Step(int64_t step, Clock::time_point start) {
   if (!interrupted_ && EvaluatesAfter(step + 1, last)) {
     ZEROTH_ASSIGN_OR_RETURN(const bool evaluated, EvaluateAll(step + 1));
     if (!evaluated) {
-      if (!failed) ZEROTH_RETURN_IF_ERROR(SaveCheckpoint(step + 1, true));
+      if (failed) return true;
+      // The signal makes this a step that is saved.
+      ZEROTH_RETURN_IF_ERROR(CheckReplicasAfter(step + 1, true));
+      ZEROTH_RETURN_IF_ERROR(SaveCheckpoint(step + 1, true));
       return true;
     }
   }
@@ -182,6 +186,7 @@ absl::StatusOr<bool> RankRun::HandleSkipped(int64_t step, const StepResult& resu
     return false;
   }
   if (result.outlier) {
+    nonfinite_in_a_row_ = 0;
     Say(absl::StrFormat(
         "step %d  skipped: an outlier; z-scores are %.1f of loss %.4f, %.1f of norm %.3f", step,
         result.loss_zscore.value_or(0), result.loss, result.grad_norm_zscore.value_or(0),
@@ -214,7 +219,7 @@ absl::StatusOr<bool> RankRun::HandleNonFinite(int64_t step, const StepResult& re
       "step %d: the gradient norm is %g%s, so the weights were not updated; %s has those of step "
       "%d. A lower --lr, a longer --warmup_steps, bf16 or fp32 may help; %s%s",
       step, result.grad_norm, too_many ? absl::StrFormat(" %d times in a row", most) : "",
-      store_->final_model(), step - nonfinite_in_a_row_,
+      store_->final_model(), updated_step_,
       too_many ? "with a higher --max_nonfinite_steps the run continues"
                : "with --on_nonfinite=skip the run continues",
       why)));
