@@ -140,6 +140,7 @@ absl::StatusOr<MetricsWriter> MetricsWriter::Create(const std::string& path) {
 absl::StatusOr<MetricsWriter> MetricsWriter::Resume(const std::string& path, int64_t step,
                                                     bool goes_on) {
   std::string kept;
+  nlohmann::json summary;
   bool has_step = false;
   bool has_evaluation = false;
   const absl::StatusOr<std::string> before = ReadFile(path, SIZE_MAX);
@@ -149,12 +150,15 @@ absl::StatusOr<MetricsWriter> MetricsWriter::Resume(const std::string& path, int
     const nlohmann::json json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (!json.is_object()) continue;
     const bool is_summary = json.contains("summary") && json["summary"].is_object();
-    if (is_summary && goes_on) continue;
     const nlohmann::json last = is_summary ? json["summary"].value("steps", nlohmann::json())
                                            : json.value("step", nlohmann::json());
     if (!last.is_number_integer() || last.get<int64_t>() > step) continue;
+    if (is_summary) {
+      summary = json["summary"];
+      continue;
+    }
     absl::StrAppend(&kept, line, "\n");
-    if (is_summary || last.get<int64_t>() != step) continue;
+    if (last.get<int64_t>() != step) continue;
     has_step = has_step || json.contains("loss");
     has_evaluation = has_evaluation || json.contains("eval_loss");
   }
@@ -162,6 +166,7 @@ absl::StatusOr<MetricsWriter> MetricsWriter::Resume(const std::string& path, int
   ZEROTH_ASSIGN_OR_RETURN(AppendedFile file, AppendedFile::Open(path, 0));
   MetricsWriter writer(std::move(file));
   writer.lacks_evaluation_ = has_step && !has_evaluation;
+  if (!goes_on) writer.earlier_summary_ = std::move(summary);
   return writer;
 }
 

@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "nlohmann/json_fwd.hpp"
+#include "nlohmann/json.hpp"
 
 #include "zeroth/api/expert_load.h"
 #include "zeroth/core/base/file/file_descriptor.h"
@@ -100,13 +100,16 @@ class MetricsWriter {
   // Replaces the file. The error names the path and the reason.
   static absl::StatusOr<MetricsWriter> Create(const std::string& path);
 
-  // Keeps the lines of steps up to `step`, and drops later ones, which will be written again. If
-  // the run `goes_on` with further steps, also drops the summary. The old file stays until the new
-  // one is complete.
+  // Keeps the lines of steps up to `step`, and drops later ones, which will be written again, and
+  // the summary. The old file stays until the new one is complete.
   static absl::StatusOr<MetricsWriter> Resume(const std::string& path, int64_t step, bool goes_on);
 
   // After Resume: true if the last step that was kept has a line, but no evaluation.
   bool lacks_evaluation() const { return lacks_evaluation_; }
+
+  // After Resume of a run that does not go on with further steps: the summary that was dropped, for
+  // the end of this run; null if there was none.
+  const nlohmann::json& earlier_summary() const { return earlier_summary_; }
 
   // Unknown numbers have no key in the line.
   absl::Status Write(const StepMetrics& metrics);
@@ -121,6 +124,7 @@ class MetricsWriter {
 
   AppendedFile file_;
   bool lacks_evaluation_ = false;
+  nlohmann::json earlier_summary_;
 };
 
 nlohmann::json StragglerJson(const Straggler& late);

@@ -112,8 +112,7 @@ absl::Status RankRun::SetUpAndTrain() {
   const bool interrupted = failure_.ok() && interrupted_;
   // Only a finished run writes final/.
   if (!interrupted_) ZEROTH_RETURN_IF_ERROR(HandleReport(store_->Export()));
-  // A finished run that is started again keeps its summary.
-  if (reporter_ != nullptr && step > first_step_) reporter_->WriteSummary(interrupted, seconds);
+  if (reporter_ != nullptr) reporter_->WriteSummary(interrupted, seconds);
   if (failure_.ok() && !interrupted) ShowSample(step).IgnoreError();
   if (reporter_ != nullptr) {
     std::vector<std::string> saved;

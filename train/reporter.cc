@@ -184,6 +184,12 @@ void Reporter::SyncMetrics() { Written(metrics_->Sync()); }
 
 void Reporter::WriteSummary(bool interrupted, double seconds) {
   progress_.Finish();
+  // A run that has made its steps before keeps their summary, but may end in another way.
+  if (nlohmann::json earlier = metrics_->earlier_summary(); earlier.is_object()) {
+    earlier["interrupted"] = interrupted;
+    return Written(metrics_->WriteSummary(earlier));
+  }
+  if (last_.step == first_step_) return;
   const ShardingStats stats = trainer_.sharding().stats();
   nlohmann::json memory;
   for (int i = 0; i < kMemoryCategoryCount; ++i) {

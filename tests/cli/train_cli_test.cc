@@ -378,7 +378,16 @@ TEST(TrainCliTest, ASignalEndsAnEvaluationWhichTheResumedRunMakesUpFor) {
   EXPECT_FALSE(lines[0].contains("eval_loss"));
   EXPECT_EQ(lines[1]["summary"]["steps"], 1);
   EXPECT_TRUE(fs::exists(out / "step-00000001"));
+  EXPECT_EQ(lines[1]["summary"]["interrupted"], true);
   EXPECT_FALSE(fs::exists(out / "final"));
+  // No step is left: the run evaluates, exports, and ends with the summary of its steps.
+  const Outcome ended = RunTrainer(With(flags, {"--steps=1", "--eval_batches=2", "--resume=auto"}));
+  EXPECT_EQ(ended.exit_code, 0) << ended.output;
+  lines = Metrics(out);
+  ASSERT_EQ(lines.size(), 2u) << ended.output;
+  EXPECT_TRUE(lines[0].contains("eval_loss")) << lines[0];
+  EXPECT_EQ(lines[1]["summary"]["steps"], 1);
+  EXPECT_EQ(lines[1]["summary"]["interrupted"], false);
   const Outcome resumed =
       RunTrainer(With(flags, {"--steps=2", "--eval_batches=2", "--resume=auto"}));
   EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
