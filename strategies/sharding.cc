@@ -82,9 +82,8 @@ absl::StatusOr<std::unique_ptr<Sharding>> Sharding::Create(Communicator& world, 
   axes.insert(axes.end(), options.inner_axes.begin(), options.inner_axes.end());
   ZEROTH_ASSIGN_OR_RETURN(sharding->mesh_, Mesh::Create(world, std::move(axes)));
   for (const UnitSpec& spec : units) {
-    ZEROTH_RETURN_IF_ERROR_WITH(
-        sharding->CreateView(spec.axes, strategy_options.shard_optimizer_over_world),
-        absl::StrCat("unit '", spec.name, "'"));
+    ZEROTH_RETURN_IF_ERROR_WITH(sharding->CreateView(spec.axes, strategy_options),
+                                absl::StrCat("unit '", spec.name, "'"));
   }
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<Mesh::Axes> part_axes, sharding->PartAxes(units));
   ZEROTH_RETURN_IF_ERROR(sharding->CreateStatisticsGroup(part_axes));
@@ -117,7 +116,7 @@ absl::StatusOr<std::unique_ptr<Sharding>> Sharding::Create(Communicator& world, 
   return sharding;
 }
 
-absl::Status Sharding::CreateView(const UnitAxes& axes, bool owners_over_groups) {
+absl::Status Sharding::CreateView(const UnitAxes& axes, const StrategyOptions& options) {
   std::unique_ptr<MeshView>& view = views_[axes];
   if (view != nullptr) return absl::OkStatus();
   ZEROTH_ASSIGN_OR_RETURN(const Mesh::Axes replicated, mesh_->Find(axes.replicated));
@@ -134,7 +133,17 @@ absl::Status Sharding::CreateView(const UnitAxes& axes, bool owners_over_groups)
         "', each in one of the two and in the order of the mesh: gradients are summed over "
         "exactly these axes");
   }
-  ZEROTH_ASSIGN_OR_RETURN(view, MeshView::Create(*mesh_, replicated, sharded, owners_over_groups));
+  // Groups of one rank have no order.
+  const bool sums_out_of_order = mesh_->size(replicated) > 1 && mesh_->size(sharded) > 1 &&
+                                 replicated.front() > sharded.front();
+  if (options.tree_micro_batches > 0 && sums_out_of_order) {
+    return InvalidArgument("its replicated axis '", axes.replicated.front(),
+                           "' comes after the sharded '", axes.sharded.front(),
+                           "' in the mesh; expected it first with tree_micro_batches, which sums "
+                           "ranks in the order of the mesh");
+  }
+  ZEROTH_ASSIGN_OR_RETURN(
+      view, MeshView::Create(*mesh_, replicated, sharded, options.shard_optimizer_over_world));
   return absl::OkStatus();
 }
 

@@ -157,7 +157,7 @@ class Sharding {
                                const ShardingStrategy& strategy, int data_parallel_size);
   // The number of data-parallel ranks.
   static absl::StatusOr<int> DataParallelSize(const ShardingOptions& options, int world_size);
-  absl::Status CreateView(const UnitAxes& axes, bool owners_over_groups);
+  absl::Status CreateView(const UnitAxes& axes, const StrategyOptions& options);
   // Returns, for each unit, the axes over which Parameter::part divides its parameters: none or
   // one.
   absl::StatusOr<std::vector<Mesh::Axes>> PartAxes(const std::vector<UnitSpec>& units) const;

@@ -90,9 +90,9 @@ struct StrategyOptions {
   bool shard_optimizer_over_world = false;
   // Above 0: every step has this many micro-batches on each rank, and the gradients of all ranks'
   // micro-batches are summed in one binary tree, with the same bits at every world size (see
-  // CompileReduce). Needs a power of two of data-parallel ranks, and gradient_op kSum without a
-  // divide factor. Each of the n micro-batches is reduced over all ranks, and up to log2(n + 1)
-  // fp32 gradient shards are kept.
+  // CompileReduce). Needs a power of two of data-parallel ranks, gradient_op kSum without a divide
+  // factor, and units whose replicated axes come first in the mesh (UnitAxes). Each of the n
+  // micro-batches is reduced over all ranks, and up to log2(n + 1) fp32 gradient shards are kept.
   int64_t tree_micro_batches = 0;
   // The values of the strategy's own options (StrategyOption), checked, with defaults for those not
   // given. The registry sets them from the text that names the strategy.

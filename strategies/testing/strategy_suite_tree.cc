@@ -114,9 +114,11 @@ TEST_P(StrategySuite, OneTreeNeedsThePlaceOfEveryMicroBatch) {
 }
 
 TEST_P(StrategySuite, OneTreeIsRefusedWhereItWouldNotBeOne) {
-  const auto refusal = [&](const ShardingOptions& options) {
+  const auto refusal = [&](const ShardingOptions& options, const UnitAxes& axes = {}) {
     return Run([&](Communicator& world, Device& device) -> absl::Status {
-      ToyModel model(UniformUnits(1));
+      std::vector<ToyUnit> units = UniformUnits(1);
+      units[0].axes = axes;
+      ToyModel model(units);
       const absl::Status status = Make(world, device, model, options).status();
       ZEROTH_TOY_EXPECT(status.code() == absl::StatusCode::kInvalidArgument);
       ZEROTH_TOY_EXPECT(absl::StrContains(status.message(), "tree_micro_batches"));
@@ -134,6 +136,11 @@ TEST_P(StrategySuite, OneTreeIsRefusedWhereItWouldNotBeOne) {
   ShardingOptions own = TreeOptions(Options(), 1);
   own.collectives = std::make_shared<UnitCollectives>();
   EXPECT_EQ(refusal(own), absl::OkStatus());
+  const int shard_size = Options().strategy_options.shard_size;
+  if (Capabilities().unit_axes && shard_size > 1 && shard_size < world_size()) {
+    const UnitAxes other_order = {{kShardAxis}, {kReplicateAxis}};
+    EXPECT_EQ(refusal(TreeOptions(Options(), 2), other_order), absl::OkStatus());
+  }
 }
 
 }  // namespace
