@@ -109,7 +109,8 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Rank& rank,
     ZEROTH_ASSIGN_OR_RETURN(trainer->loss_scaler_, LossScaler::Create(*options.loss_scaler));
   }
   trainer->model_ = std::move(model);
-  trainer->has_adapters_ = !LoraAdapters(*trainer->model_).empty();
+  trainer->adapters_off_is_reference_ =
+      !LoraAdapters(*trainer->model_).empty() && SavedParameters(*trainer->model_).empty();
   trainer->expert_layers_ = ModulesOf<MoeMlp>(*trainer->model_);
   ZEROTH_RETURN_IF_ERROR_WITH(DivideForTraining(*trainer->model_, rank, options),
                               "tensor parallelism");

@@ -78,8 +78,10 @@ struct TrainerOptions {
   bool record_steps = false;
   uint64_t dropout_seed = 0;  // StepDraws::seed
   // If set, a step's loss is the loss of its preference pairs (Batch::pairs) instead of the mean
-  // over tokens. A loss that needs a reference (UsesReference) reads Batch::reference; if that is
-  // empty, each step first computes the reference by turning the model's adapters off.
+  // over tokens. A loss that needs a reference (UsesReference) reads Batch::reference. If that is
+  // empty, each step first computes the reference with the model's adapters turned off: the model
+  // without the adapters, also where these were loaded. A model without adapters, or one that
+  // trains other weights beside them (LoraOptions::modules_to_save), needs Batch::reference.
   std::optional<PreferenceOptions> preference;
   // The weight, the temperature and the divergence of the distillation loss, in steps with a
   // teacher (Trainer::SetTeacher) or whose batches have a teacher's tokens (Batch::teacher_ids),
@@ -336,7 +338,8 @@ class Trainer {
   Rank* rank_ = nullptr;
   std::unique_ptr<LanguageModel> model_;
   std::vector<MoeMlp*> expert_layers_;
-  bool has_adapters_ = false;  // of LoRA, which can be disabled
+  // The model has adapters, and without them it is the one that training began with.
+  bool adapters_off_is_reference_ = false;
   std::unique_ptr<ShardedModule> sharded_;
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<WeightEma> ema_;

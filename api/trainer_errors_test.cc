@@ -146,16 +146,20 @@ std::vector<Batch> MicroBatches(int rank, int step, int count) {
   return batches;
 }
 
+nlohmann::json Config(int64_t vocabulary = 13) {
+  return {{"model_type", "gpt2"},
+          {"vocab_size", vocabulary},
+          {"n_positions", 8},
+          {"n_embd", 16},
+          {"n_layer", 2},
+          {"n_head", 2},
+          {"layer_norm_epsilon", 1e-5}};
+}
+
 absl::StatusOr<std::unique_ptr<LanguageModel>> BuildModel(int64_t vocabulary = 13,
                                                           bool is_frozen = false) {
-  const nlohmann::json config = {{"model_type", "gpt2"},
-                                 {"vocab_size", vocabulary},
-                                 {"n_positions", 8},
-                                 {"n_embd", 16},
-                                 {"n_layer", 2},
-                                 {"n_head", 2},
-                                 {"layer_norm_epsilon", 1e-5}};
-  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, ModelRegistry::Create(config));
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model,
+                          ModelRegistry::Create(Config(vocabulary)));
   for (Parameter* parameter : model->Parameters()) parameter->set_requires_grad(!is_frozen);
   return model;
 }
@@ -428,6 +432,40 @@ TEST(TrainerTeacherTest, OnlyOneLikeTheStudentIsTaken) {
   TrainerOptions of_pairs;
   of_pairs.preference = PreferenceOptions();
   expect_refused(SetTeacher(of_pairs, options, 13, true, false), "preference is set");
+}
+
+// Says what a step of one preference pair without a reference says, of a model with adapters that
+// trains `saved` beside them.
+absl::Status StepWithoutReference(const std::vector<std::string>& saved) {
+  return RunLocalRanks(1, [&](Communicator& world) -> absl::Status {
+    ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
+                            DeviceRegistry::Create("cpu", DeviceOptions()));
+    device->BindThread();
+    ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Rank> rank, Rank::Open(world, *device));
+    ModelOptions of_model;
+    of_model.lora.rank = 2;
+    of_model.lora.targets = {"attn.c_attn"};
+    of_model.lora.modules_to_save = saved;
+    ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model,
+                            ModelRegistry::Create(Config(), of_model));
+    TrainerOptions options;
+    options.preference = PreferenceOptions();
+    ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> trainer,
+                            Trainer::Create(*rank, std::move(model), options));
+    ZEROTH_RETURN_IF_ERROR(trainer->sharding().Initialize(/*seed=*/3));
+    Batch batch = MicroBatches(0, 0, 1)[0];
+    batch.pairs = {0, 3, 6};
+    batch.counted = 1;
+    return trainer->Step({&batch, 1}, 1e-2).status();
+  });
+}
+
+TEST(TrainerPreferenceTest, AdaptersAloneReplaceAReference) {
+  EXPECT_TRUE(StepWithoutReference({}).ok()) << StepWithoutReference({});
+  const absl::Status refused = StepWithoutReference({"wte"});
+  EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
+  EXPECT_TRUE(absl::StrContains(refused.message(), "0 losses of a reference, expected 6"))
+      << refused;
 }
 
 INSTANTIATE_TEST_SUITE_P(Strategies, TrainerErrorsTest, testing::ValuesIn(kCases),

@@ -88,14 +88,14 @@ absl::Status Trainer::ExpectPairs(const Batch& batch) const {
     return InvalidArgument("a micro-batch with ", batch.labels.size(),
                            " labels of judged answers, expected ", labels);
   }
-  const bool needs = UsesReference(options_.preference->kind) && !has_adapters_;
+  const bool needs = UsesReference(options_.preference->kind) && !adapters_off_is_reference_;
   if (batch.reference.size() == tokens || (batch.reference.empty() && !needs)) {
     return absl::OkStatus();
   }
-  return InvalidArgument("a micro-batch with ", batch.reference.size(),
-                         " losses of a reference, expected ", tokens,
-                         needs ? ", since the model has no adapters to turn off"
-                               : ", or none to turn the adapters off");
+  return InvalidArgument(
+      "a micro-batch with ", batch.reference.size(), " losses of a reference, expected ", tokens,
+      needs ? ", since training changes more than adapters that could be turned off"
+            : ", or none to turn the adapters off");
 }
 
 absl::Status Trainer::ExpectTeacher(const Batch& batch, const Batch& first) const {
