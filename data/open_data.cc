@@ -144,8 +144,8 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> OpenText(const std::vector<Da
         "the ", tokenizer.name(), " tokenizer makes ids up to ", last, ", ",
         Excerpt(tokenizer.Decode({last}).value_or("")), ", but the model's vocabulary has only ",
         options.vocab_size,
-        "; use the tokenizer of this model, name tokens that it lacks by --new_tokens, "
-        "or take them out of the files beside a tokenizer.model");
+        "; use the tokenizer of this model, name tokens that it lacks by --new_tokens, leave "
+        "--parse_special out, or take them out of the files beside a tokenizer.model");
   }
   ZEROTH_ASSIGN_OR_RETURN(const ColumnNames columns, ColumnNames::Parse(options.columns));
   std::vector<RecordKind> kinds;

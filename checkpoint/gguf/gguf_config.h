@@ -228,10 +228,10 @@ GgufVocabulary ByteVocabulary();
 absl::StatusOr<std::optional<GgufVocabulary>> ReadHfVocabulary(const std::string& directory);
 
 // Sets tokenizer.ggml.* and tokenizer.chat_template, with as many tokens as the embedding has rows
-// (`vocab_size`). Padding rows get tokens that are marked unused. Without `bos` or `eos`,
-// "<|endoftext|>" is used. InvalidArgument if there are fewer rows than tokens, if there is no
-// `eos`, and if `bos` or `eos` is not below `vocab_size`. Unimplemented for another prefix than
-// `bos` or suffix than `eos`.
+// (`vocab_size`). Padding rows get tokens that are marked unused, and special tokens beyond the
+// rows are left out. Without `bos` or `eos`, "<|endoftext|>" is used. InvalidArgument if another
+// token is beyond the rows, if there is no `eos`, and if `bos` or `eos` is not below `vocab_size`.
+// Unimplemented for another prefix than `bos` or suffix than `eos`.
 absl::Status SetVocabulary(GgufVocabulary vocabulary, int64_t vocab_size, GgufMetadata* metadata);
 
 // Marks the model as one without vocabulary: programs read and write ids.

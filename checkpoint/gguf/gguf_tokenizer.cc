@@ -136,11 +136,19 @@ GgufVocabulary ByteVocabulary() {
 }
 
 absl::Status SetVocabulary(GgufVocabulary vocabulary, int64_t vocab_size, GgufMetadata* metadata) {
-  const auto tokens = static_cast<int64_t>(vocabulary.tokens.size());
+  // Special tokens without a row, such as an image's in a model of text, are left out, as by
+  // llama.cpp's converter.
+  size_t count = vocabulary.tokens.size();
+  while (static_cast<int64_t>(count) > vocab_size &&
+         vocabulary.types[count - 1] == GgufTokenType::kControl) {
+    --count;
+  }
+  const auto tokens = static_cast<int64_t>(count);
   if (tokens > vocab_size) {
-    return InvalidArgument("the tokenizer has ", tokens, " tokens, the model embeds ", vocab_size,
-                           "; are they of the same model? The last token is ",
-                           Excerpt(vocabulary.tokens.back()));
+    return InvalidArgument("the tokenizer has ", vocabulary.tokens.size(),
+                           " tokens, the model embeds ", vocab_size,
+                           "; are they of the same model? The last token that is not special is ",
+                           Excerpt(vocabulary.tokens[count - 1]));
   }
   // GPT-2's files do not record that this token begins and ends a text.
   const auto end = std::find(vocabulary.tokens.begin(), vocabulary.tokens.end(), kEndOfText);
@@ -163,6 +171,11 @@ absl::Status SetVocabulary(GgufVocabulary vocabulary, int64_t vocab_size, GgufMe
                              ", expected one of the ", vocab_size, " that the model embeds");
     }
   }
+  for (auto* id : {&vocabulary.unknown, &vocabulary.padding}) {
+    if (*id && **id >= vocab_size) id->reset();
+  }
+  vocabulary.tokens.resize(count);
+  vocabulary.types.resize(count);
   for (int64_t id = tokens; id < vocab_size; ++id) {
     vocabulary.tokens.push_back(absl::StrCat("[PAD", id, "]"));
     vocabulary.types.push_back(GgufTokenType::kUnused);

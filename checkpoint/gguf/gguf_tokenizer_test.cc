@@ -255,8 +255,26 @@ TEST(GgufTokenizerTest, SaysWhichTokensArePutBesideATextAndWhichEndsIt) {
   EXPECT_THAT(Message(metadata_of({}, {}, Json::object()).status()),
               HasSubstr("no token that ends a text; name it as \"eos_token_id\""));
   EXPECT_THAT(Message(metadata_of({}, {}, {{"eos_token", "</s>"}}).status()),
-              HasSubstr("has 6 tokens, the model embeds 5; are they of the same model? The last "
-                        "token is \"</s>\""));
+              HasSubstr("begins or ends a text is 5, expected one of the 5 that the model embeds"));
+}
+
+// As llama.cpp's converter, of a model of text whose tokenizer has a token for images.
+TEST(GgufTokenizerTest, SpecialTokensWithoutARowAreLeftOut) {
+  GgufVocabulary vocabulary = ByteVocabulary();
+  for (const char* token : {"<image>", "<pad>"}) {
+    vocabulary.tokens.push_back(token);
+    vocabulary.types.push_back(GgufTokenType::kControl);
+  }
+  vocabulary.padding = 258;
+  GgufMetadata metadata;
+  ASSERT_TRUE(SetVocabulary(vocabulary, 257, &metadata).ok());
+  EXPECT_EQ((*metadata.GetStrings("tokenizer.ggml.tokens"))->size(), 257u);
+  EXPECT_EQ(metadata.GetInts("tokenizer.ggml.token_type")->size(), 257u);
+  EXPECT_FALSE(metadata.Has("tokenizer.ggml.padding_token_id"));
+  vocabulary.types[257] = GgufTokenType::kNormal;
+  EXPECT_THAT(Message(SetVocabulary(vocabulary, 257, &metadata)),
+              HasSubstr("259 tokens, the model embeds 257; are they of the same model? The last "
+                        "token that is not special is \"<image>\""));
 }
 
 // transformers finds a token in text only if tokenizer_config.json says that it was added.
@@ -347,8 +365,10 @@ TEST(GgufTokenizerTest, HoldsMetadataAgainstThemselves) {
   EXPECT_THAT(message("tokenizer.ggml.tokens", uint32_t{3}), HasSubstr("expected array of string"));
   EXPECT_THAT(message("tokenizer.ggml.eos_token_id", uint32_t{257}),
               HasSubstr("expected an id of 257 tokens"));
+  EXPECT_THAT(Message(SetVocabulary(ByteVocabulary(), 255, &metadata)),
+              HasSubstr("257 tokens, the model embeds 255"));
   EXPECT_THAT(Message(SetVocabulary(ByteVocabulary(), 256, &metadata)),
-              HasSubstr("257 tokens, the model embeds 256"));
+              HasSubstr("begins or ends a text is 256, expected one of the 256"));
 }
 
 }  // namespace

@@ -114,6 +114,7 @@ absl::StatusOr<std::unique_ptr<BpeTokenizer>> BpeTokenizer::Create(BpeTokenizerP
 
 absl::Status BpeTokenizer::AddTokens() {
   Regex::Scratch scratch;
+  text_vocab_size_ = model_.vocab_size();
   for (const AddedToken& token : parts_.added_tokens) {
     const auto wrong = [&token](absl::string_view what) {
       return InvalidArgument("the added token ", Excerpt(token.content), " has id ", token.id, ", ",
@@ -128,6 +129,9 @@ absl::Status BpeTokenizer::AddTokens() {
     if (!spelling_of_[id].empty() && spelling_of_[id] != token.content)
       return wrong(absl::StrCat("which ", Excerpt(spelling_of_[id]), " has"));
     spelling_of_[id] = token.content;
+    if (!token.special || parts_.parse_special) {
+      text_vocab_size_ = std::max(text_vocab_size_, token.id + 1);
+    }
     special_.Add(token, token.content, /*parse_special=*/true);
     if (!token.normalized) {
       raw_.Add(token, token.content, parts_.parse_special);
@@ -145,6 +149,7 @@ absl::Status BpeTokenizer::AddTokens() {
       return InvalidArgument("the special token ", id, " is outside the vocabulary of ",
                              spelling_of_.size());
     }
+    text_vocab_size_ = std::max(text_vocab_size_, id + 1);
   }
   return absl::OkStatus();
 }

@@ -49,6 +49,7 @@ class BpeTokenizer final : public Tokenizer {
 
   std::string name() const override { return parts_.name; }
   int32_t vocab_size() const override { return static_cast<int32_t>(spelling_of_.size()); }
+  int32_t text_vocab_size() const override { return text_vocab_size_; }
   int32_t end_of_text() const override { return parts_.end_of_text; }
   absl::Span<const int32_t> prefix() const override { return parts_.prefix; }
   absl::Span<const int32_t> suffix() const override { return parts_.suffix; }
@@ -88,6 +89,7 @@ class BpeTokenizer final : public Tokenizer {
   BpeTokenizerParts parts_;
   const BpeModel model_;
   std::vector<std::string> spelling_of_;  // by id; empty where an id is not used
+  int32_t text_vocab_size_ = 0;
   AddedTokenFinder raw_;
   AddedTokenFinder normalized_;
   AddedTokenFinder special_;

@@ -324,6 +324,33 @@ TEST(SentencePieceTest, TheFilesBesideItAddTokens) {
   }
 }
 
+// The tokenizer of a model of text may have a token for images, for which the model has no row.
+TEST(TokenizerJsonTest, NoTextHasASpecialTokenThatIsNotParsed) {
+  const auto json = ReadJsonFile(FolderOf("llama3") + "/tokenizer.json");
+  ASSERT_TRUE(json.ok()) << json.status();
+  const auto open = [&](bool parse_special, const char* added, bool special) {
+    nlohmann::json with = *json;
+    const auto size = static_cast<int32_t>(json->at("model").at("vocab").size() +
+                                           json->at("added_tokens").size());
+    if (added != nullptr) {
+      with["added_tokens"].push_back({{"id", size + 7},
+                                      {"content", added},
+                                      {"special", special},
+                                      {"normalized", false},
+                                      {"single_word", false},
+                                      {"lstrip", false},
+                                      {"rstrip", false}});
+    }
+    auto tokenizer = TokenizerFromJson(with, nullptr, {.parse_special = parse_special});
+    EXPECT_TRUE(tokenizer.ok()) << tokenizer.status();
+    return std::pair((*tokenizer)->text_vocab_size(), (*tokenizer)->vocab_size() - size - 8);
+  };
+  const int32_t before = open(false, nullptr, false).first;
+  EXPECT_EQ(open(false, "<image>", true), std::pair(before, 0));
+  EXPECT_GT(open(true, "<image>", true).first, before + 7);
+  EXPECT_EQ(open(true, "<image>", true).first, open(false, "<tool>", false).first);
+}
+
 TEST(SentencePieceTest, TheConfigSaysWhichTokensBeginAndEndAText) {
   const TemporaryDirectory dir;
   dir.Write("tokenizer.model", *ReadFile(FolderOf("sentencepiece") + "/tokenizer.model"));
