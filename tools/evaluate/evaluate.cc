@@ -99,16 +99,14 @@ absl::StatusOr<AnswerScore> ScoreEnding(const Tokenizer& tokenizer, const std::s
                                         LikelihoodFunction likelihood) {
   // Spaces at the end of a context belong to the token after them.
   const absl::string_view stripped = absl::StripTrailingAsciiWhitespace(context);
-  ZEROTH_ASSIGN_OR_RETURN(std::vector<int32_t> given, stripped.empty()
-                                                          ? PromptTokens(tokenizer, "")
-                                                          : tokenizer.Encode(stripped));
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<int32_t> given, PromptTokens(tokenizer, stripped));
   std::vector<int32_t> whole = given;
   const std::string text = absl::StrCat(context, " ", ending);
   if (stripped.empty()) {
     ZEROTH_ASSIGN_OR_RETURN(const std::vector<int32_t> rest, tokenizer.Encode(text));
     whole.insert(whole.end(), rest.begin(), rest.end());
   } else {
-    ZEROTH_ASSIGN_OR_RETURN(whole, tokenizer.Encode(text));
+    ZEROTH_ASSIGN_OR_RETURN(whole, PromptTokens(tokenizer, text));
   }
   const int64_t count = static_cast<int64_t>(whole.size());
   const int64_t asked = count - std::min(count, static_cast<int64_t>(given.size()));

@@ -65,9 +65,10 @@ struct ChoiceScores {
 };
 
 // Scores multiple choice as lm-evaluation-harness does (acc and acc_norm). An ending follows the
-// context and a space. Its score is the log-likelihood of its tokens; acc_norm divides the score by
-// the ending's characters. The first of equal scores counts. A context that does not fit into
-// `max_length` positions is cut on the left. InvalidArgument for an ending that alone does not fit.
+// tokenizer's prefix, the context and a space. Its score is the log-likelihood of its tokens;
+// acc_norm divides the score by the ending's characters. The first of equal scores counts. A
+// context that does not fit into `max_length` positions is cut on the left. InvalidArgument for an
+// ending that alone does not fit.
 absl::StatusOr<ChoiceScores> MeasureChoices(const std::vector<Question>& questions,
                                             const Tokenizer& tokenizer, int64_t max_length,
                                             LikelihoodFunction likelihood);

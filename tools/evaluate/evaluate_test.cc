@@ -23,6 +23,7 @@
 #include "zeroth/core/base/file/temporary_directory.h"
 #include "zeroth/data/chat/conversations.h"
 #include "zeroth/data/tokenizer.h"
+#include "zeroth/data/tokenizer/open_tokenizer.h"
 #include "zeroth/tools/model/loaded_model.h"
 
 namespace zeroth {
@@ -209,6 +210,25 @@ TEST(ChoicesTest, AreScoredWithAndWithoutTheirLength) {
   EXPECT_NEAR(found->StandardError(0.25), std::sqrt(0.25 * 0.75 / 3), 1e-15);
   EXPECT_EQ(model.asked()[0], "a| yes");
   EXPECT_EQ(model.asked()[1], "a| certainly");
+}
+
+// As lm-evaluation-harness 0.4.13, which leaves special tokens to the tokenizer.
+TEST(ChoicesTest, TextsBeginAsTheTokenizerSays) {
+  const auto tokenizer = OpenTokenizer("tests/testdata/tokenizers/llama3");
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  const int32_t begin = (*tokenizer)->prefix().at(0);
+  for (const char* context : {"ab", ""}) {
+    const auto found = MeasureChoices(
+        {{context, {"x"}, 0}}, **tokenizer, 50,
+        [&](absl::Span<const int32_t> tokens, int64_t from) -> absl::StatusOr<double> {
+          EXPECT_EQ(tokens[0], begin);
+          EXPECT_EQ(*(*tokenizer)->Decode(tokens.subspan(1)), absl::StrCat(context, " x"));
+          EXPECT_EQ(*(*tokenizer)->Decode(tokens.first(static_cast<size_t>(from)).subspan(1)),
+                    context);
+          return 1.0;
+        });
+    EXPECT_TRUE(found.ok()) << found.status();
+  }
 }
 
 TEST(ChoicesTest, LongContextsAreCutOnTheLeftAndSpacesGoToTheEnding) {
