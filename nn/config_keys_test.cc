@@ -34,6 +34,21 @@ TEST(ConfigKeysTest, TheKeysThatTransformersWritesAreKnown) {
   for (const auto& [family, config] : configs.items()) EXPECT_EQ(Error(config), "") << family;
 }
 
+// As published with SmolLM2, distilgpt2 and early conversions of Llama.
+TEST(ConfigKeysTest, KeysOfOtherProgramsAreIgnored) {
+  const nlohmann::json configs = Configs();
+  for (const auto& [family, config] : configs.items()) {
+    nlohmann::json more = config;
+    more.update(nlohmann::json{{"is_llama_config", true},
+                               {"rope_interleaved", false},
+                               {"max_sequence_length", 2048},
+                               {"_num_labels", 1},
+                               {"_flash_attn_2_enabled", true},
+                               {"transformers.js_config", {{"dtype", "q4"}}}});
+    EXPECT_EQ(Error(more), "") << family;
+  }
+}
+
 TEST(ConfigKeysTest, AKeyThatIsUnknownIsRefusedByName) {
   const nlohmann::json configs = Configs();
   for (const auto& [family, config] : configs.items()) {

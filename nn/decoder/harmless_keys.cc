@@ -18,9 +18,12 @@ constexpr absl::string_view kHarmless[] = {
     "_commit_hash", "_name_or_path", "_rope_version", "architectures", "model_type", "name_or_path",
     "tokenizer_class", "torch_dtype", "dtype", "transformers_version", "unsloth_fixed",
     "unsloth_version",
+    // Keys that transformers does not read: of nanotron (SmolLM2), of transformers.js, and of early
+    // conversions of Llama.
+    "is_llama_config", "max_sequence_length", "transformers.js_config",
     // Other ways to compute the same result.
-    "_attn_implementation", "_attn_implementation_autoset", "attn_implementation",
-    "chunk_size_feed_forward", "gradient_checkpointing", "pretraining_tp",
+    "_attn_implementation", "_attn_implementation_autoset", "_flash_attn_2_enabled",
+    "attn_implementation", "chunk_size_feed_forward", "gradient_checkpointing", "pretraining_tp",
     "reorder_and_upcast_attn", "torchscript", "use_bfloat16", "use_cache",
     // Outputs that are returned.
     "output_attentions", "output_hidden_states", "return_dict", "use_return_dict",
@@ -34,8 +37,9 @@ constexpr absl::string_view kHarmless[] = {
     "return_dict_in_generate", "sep_token_id", "suppress_tokens", "temperature", "top_k", "top_p",
     "typical_p", "unk_token_id",
     // Other tasks.
-    "cross_attention_hidden_size", "finetuning_task", "id2label", "is_decoder", "label2id",
-    "num_labels", "problem_type", "task_specific_params", "tf_legacy_loss", "tie_encoder_decoder",
+    "_num_labels", "cross_attention_hidden_size", "finetuning_task", "id2label", "is_decoder",
+    "label2id", "num_labels", "problem_type", "task_specific_params", "tf_legacy_loss",
+    "tie_encoder_decoder",
     // Dropout of training.
     "attention_dropout", "attn_pdrop", "embd_pdrop", "hidden_dropout", "resid_pdrop"};
 
