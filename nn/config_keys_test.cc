@@ -126,7 +126,8 @@ TEST(ConfigKeysTest, LayersHaveTheWindowTogetherOrNotAtAll) {
   }
 }
 
-// transformers' Dots1Config has a window of 4096 by default, which no layer has.
+// transformers' Dots1Config has a window of 4096 by default, in layers from max_window_layers on,
+// 62 by default.
 TEST(ConfigKeysTest, ADots1HasNoWindowWhateverItsSize) {
   std::ifstream file("tests/testdata/dots1_tiny/config.json");
   nlohmann::json config = nlohmann::json::parse(file);
@@ -137,7 +138,13 @@ TEST(ConfigKeysTest, ADots1HasNoWindowWhateverItsSize) {
   config["layer_types"][2] = "sliding_attention";
   EXPECT_TRUE(absl::StrContains(Error(config), "'sliding_window' is 4096")) << Error(config);
   config.erase("layer_types");
+  EXPECT_EQ(Error(config), "");
+  config["max_window_layers"] = 2;
   EXPECT_TRUE(absl::StrContains(Error(config), "'sliding_window' is 4096")) << Error(config);
+  config.erase("sliding_window");
+  EXPECT_TRUE(absl::StrContains(Error(config), "'sliding_window' is missing")) << Error(config);
+  config["sliding_window"] = nullptr;
+  EXPECT_EQ(Error(config), "");
 }
 
 // Older files have the pattern and two bases; transformers 5 lists the layers, and has an object of

@@ -228,6 +228,30 @@ TEST(PresetsTest, AMistralDistinguishesNullFromAbsence) {
   EXPECT_EQ((*again)->HfConfig(), null);
 }
 
+// As in transformers: 32 heads of keys (16 of a Qwen2-MoE), unless the file says null.
+TEST(PresetsTest, AQwenDistinguishesHeadsOfKeysThatAreNullFromAbsentOnes) {
+  for (const char* type : {"qwen2", "qwen3", "dots1", "qwen2_moe"}) {
+    SCOPED_TRACE(type);
+    nlohmann::json config = {{"model_type", type},        {"vocab_size", 16},
+                             {"hidden_size", 128},        {"intermediate_size", 8},
+                             {"num_hidden_layers", 1},    {"num_attention_heads", 64},
+                             {"moe_intermediate_size", 8}};
+    if (type == std::string("dots1")) {
+      config.update({{"n_routed_experts", 2}, {"n_shared_experts", 1}, {"num_experts_per_tok", 1}});
+    } else if (type != std::string("qwen2_moe")) {
+      config.erase("moe_intermediate_size");
+    }
+    const int64_t heads = type == std::string("qwen2_moe") ? 16 : 32;
+    const auto absent = ModelRegistry::Create(config);
+    ASSERT_TRUE(absent.ok()) << absent.status();
+    EXPECT_EQ((*absent)->HfConfig()["num_key_value_heads"], heads);
+    config["num_key_value_heads"] = nullptr;
+    const auto null = ModelRegistry::Create(config);
+    ASSERT_TRUE(null.ok()) << null.status();
+    EXPECT_EQ((*null)->HfConfig()["num_key_value_heads"], 64);
+  }
+}
+
 // 6 operations for each weight that multiplies a token, and half of attention's square.
 TEST(PresetsTest, OperationsOfGpt2) {
   const absl::StatusOr<std::unique_ptr<LanguageModel>> model =

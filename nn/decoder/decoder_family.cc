@@ -93,6 +93,14 @@ bool AllLayersAre(const nlohmann::json& json, const DecoderConfig& config, const
          std::all_of(types->begin(), types->end(), [&](const auto& each) { return each == kind; });
 }
 
+// Whether a layer has the window of `key`, by the rules of FixedKey::Use::kNoWindow.
+bool HasWindowedLayer(const nlohmann::json& json, const std::string& key,
+                      const DecoderConfig& config, ConfigReader& reader) {
+  if (reader.IsNull(key) || AllLayersAre(json, config, kFullAttention)) return false;
+  constexpr char kFirst[] = "max_window_layers";
+  return reader.Has(kLayerTypes) || config.layers > (reader.Has(kFirst) ? reader.Size(kFirst) : 62);
+}
+
 // Reads the kind of attention of each layer.
 void ReadLayerTypes(const nlohmann::json& json, ConfigReader& reader, DecoderConfig& config) {
   if (config.mixes_windows || config.mixes_linear) return ReadFullLayers(json, reader, config);
@@ -124,16 +132,14 @@ absl::StatusOr<DecoderConfig> ReadConfig(const DecoderFamily& family, const nloh
     std::visit([&](auto field) { Read(reader, key.name, config.*field); }, key.field);
   }
   for (const FixedKey& key : family.fixed) {
-    const bool needs_full = key.use == FixedKey::Use::kNoWindow;
-    const bool checks =
-        key.use == FixedKey::Use::kBoth || key.use == FixedKey::Use::kRead || needs_full;
+    if (key.use == FixedKey::Use::kNoWindow) {
+      reader.Require(!HasWindowedLayer(json, key.name, config, reader), key.name,
+                     "null, or layer_types of full_attention alone: layers from max_window_layers "
+                     "on would have a window, which is not supported");
+    }
+    const bool checks = key.use == FixedKey::Use::kBoth || key.use == FixedKey::Use::kRead;
     if (!checks || !reader.Has(key.name)) continue;
-    if (needs_full && AllLayersAre(json, config, kFullAttention)) continue;
-    reader.Require(
-        json.at(key.name) == key.value, key.name,
-        absl::StrCat(key.value.dump(), needs_full ? ", or layer_types of full_attention alone: no "
-                                                    "layer may have a window"
-                                                  : ""));
+    reader.Require(json.at(key.name) == key.value, key.name, key.value.dump());
   }
   if (HasScoringHead(json)) {
     if (!family.classifier.has_value()) {
@@ -261,7 +267,7 @@ DecoderFamily LlamaLikeFamily(const std::string& model_type, const std::string& 
                  {"intermediate_size", &DecoderConfig::mlp_hidden, /*required=*/true},
                  {"num_hidden_layers", &DecoderConfig::layers, /*required=*/true},
                  {"num_attention_heads", &DecoderConfig::heads, /*required=*/true},
-                 {"num_key_value_heads", &DecoderConfig::kv_heads},
+                 {"num_key_value_heads", &DecoderConfig::kv_heads, false, /*null_is_zero=*/true},
                  {"head_dim", &DecoderConfig::head_dim},
                  {"rms_norm_eps", &DecoderConfig::norm_eps},
                  {"initializer_range", &DecoderConfig::init_std},

@@ -38,11 +38,14 @@ struct ConfigKey {
 // A key of config.json with one value in all models of the family.
 struct FixedKey {
   enum class Use : uint8_t {
-    kBoth,      // written, and other values are refused
-    kRead,      // other values are refused
-    kWrite,     // written; other values make no difference
-    kNoWindow,  // as kBoth, but "layer_types" of full attention alone permits any value
-    kUnused,    // not written; occurs in files, and its value makes no difference
+    kBoth,   // written, and other values are refused
+    kRead,   // other values are refused
+    kWrite,  // written; other values make no difference
+    // "sliding_window" of Dots1Config in transformers, 4096 if absent. Refused if a layer has the
+    // window: without "layer_types", those from "max_window_layers" on, 62 if absent. Null is
+    // written.
+    kNoWindow,
+    kUnused,  // not written; occurs in files, and its value makes no difference
   };
   std::string name;
   nlohmann::json value;

@@ -19,6 +19,7 @@ DecoderFamily Dots1() {
   base.names.router = "gate";
   base.names.experts = "experts";
   base.names.shared_expert = "shared_experts";
+  base.kv_heads = 32;
   base.expert_hidden = 1408;
   base.expert_scores = ExpertScores::kSigmoid;
   base.router_bias = true;
@@ -36,8 +37,9 @@ DecoderFamily Dots1() {
                        .field = &DecoderConfig::first_dense_layers,
                        .may_be_zero = true}});
   using Use = FixedKey::Use;
-  // Experts are not chosen by groups. No layer has a window: transformers writes a default window
-  // size, but layer_types selects no windowed layer. It ignores the other keys.
+  // Experts are not chosen by groups. Files of models without windows may have transformers'
+  // default of 4096 as their window, which layer_types, or too few layers, then leave unused.
+  // transformers ignores the other keys.
   family.fixed.insert(family.fixed.end(), {{"n_group", 1},
                                            {"topk_group", 1},
                                            {"sliding_window", nullptr, Use::kNoWindow},

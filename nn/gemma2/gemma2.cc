@@ -31,7 +31,6 @@ DecoderFamily Gemma2() {
   base.window = 4096;
   base.window_pattern = 2;
   base.one_rope = true;
-  for (ConfigKey& key : family.keys) key.null_is_zero = key.name == "num_key_value_heads";
   family.keys.insert(
       family.keys.end(),
       {{"query_pre_attn_scalar", &DecoderConfig::query_scalar},

@@ -33,7 +33,6 @@ DecoderFamily Gemma3() {
   base.window_pattern = 6;
   base.rope.theta = 1e6;
   base.local_rope.theta = 1e4;
-  for (ConfigKey& key : family.keys) key.null_is_zero = key.name == "num_key_value_heads";
   family.keys.insert(family.keys.end(),
                      {{"query_pre_attn_scalar", &DecoderConfig::query_scalar},
                       {"sliding_window", &DecoderConfig::window, false, /*null_is_zero=*/true},

@@ -40,7 +40,6 @@ DecoderFamily GptOss() {
   // chosen.
   base.normalize_expert_weights = true;
   base.balance_coefficient = 0.001;
-  for (ConfigKey& key : family.keys) key.null_is_zero = key.name == "num_key_value_heads";
   family.keys.insert(family.keys.end(),
                      {{"attention_bias", &DecoderConfig::qkv_bias},
                       {"attention_bias", &DecoderConfig::attention_out_bias},

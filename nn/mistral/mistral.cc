@@ -14,10 +14,7 @@ DecoderFamily Mistral() {
   family.base.max_positions = 131072;
   family.base.kv_heads = 8;
   family.base.window = 4096;
-  family.keys.push_back({"sliding_window", &DecoderConfig::window});
-  for (ConfigKey& key : family.keys) {
-    key.null_is_zero = key.name == "sliding_window" || key.name == "num_key_value_heads";
-  }
+  family.keys.push_back({"sliding_window", &DecoderConfig::window, false, /*null_is_zero=*/true});
   family.presets = {{"mistral_7b", 32000, 32768, 4096, 32, 32, 8, 14336, 10000.0, 1e-5}};
   return family;
 }

@@ -27,7 +27,6 @@ DecoderFamily Mixtral() {
   // chosen.
   base.normalize_expert_weights = true;
   base.balance_coefficient = 0.001;
-  for (ConfigKey& key : family.keys) key.null_is_zero = key.name == "num_key_value_heads";
   family.keys.insert(family.keys.end(),
                      {{"intermediate_size", &DecoderConfig::expert_hidden, /*required=*/true},
                       {"num_local_experts", &DecoderConfig::experts},

@@ -11,6 +11,7 @@ namespace {
 DecoderFamily Qwen2() {
   DecoderFamily family = LlamaLikeFamily("qwen2", "Qwen2ForCausalLM");
   family.base.max_positions = 32768;
+  family.base.kv_heads = 32;
   family.base.qkv_bias = true;
   AddQwenWindow(family);
   const nlohmann::json more = {{"tie_word_embeddings", true}};

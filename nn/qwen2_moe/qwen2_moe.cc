@@ -15,6 +15,7 @@ DecoderFamily Qwen2Moe() {
   base.names.shared_expert = "shared_expert";
   base.names.shared_expert_gate = "shared_expert_gate";
   base.max_positions = 32768;
+  base.kv_heads = 16;
   base.qkv_bias = true;
   base.experts = 60;
   base.experts_per_token = 4;

@@ -13,6 +13,7 @@ DecoderFamily Qwen3() {
   family.base.names.q_norm = "q_norm";
   family.base.names.k_norm = "k_norm";
   family.base.max_positions = 32768;
+  family.base.kv_heads = 32;
   family.base.head_dim = 128;
   family.keys.insert(family.keys.end(), {{"attention_bias", &DecoderConfig::qkv_bias},
                                          {"attention_bias", &DecoderConfig::attention_out_bias}});
