@@ -206,7 +206,7 @@ TEST(ConfigKeysTest, APhiRotatesAPartOfAHeadByALongRope) {
     const auto model = ModelRegistry::Create(file);
     ASSERT_TRUE(model.ok()) << model.status();
     EXPECT_EQ((*model)->CacheValidUpTo(), 16);
-    const auto spec = ReadRope((*model)->HfConfig(), {}, 64, /*rotates_shares=*/true);
+    const auto spec = ReadRope((*model)->HfConfig(), {}, 64, RopeKeys::kPhi3);
     ASSERT_TRUE(spec.ok()) << spec.status();
     EXPECT_EQ(spec->rotary_dim(8), 6);
     EXPECT_EQ(spec->theta, 500.0);
@@ -214,6 +214,23 @@ TEST(ConfigKeysTest, APhiRotatesAPartOfAHeadByALongRope) {
     // transformers: the square root of 1 + log(64 / 16) / log(16).
     EXPECT_NEAR(spec->attention_factor, 1.224744871391589, 1e-12);
   }
+  for (const char* older_name : {"su", "yarn"}) {
+    nlohmann::json file = newer;
+    file["rope_parameters"]["rope_type"] = older_name;
+    const auto spec = ReadRope(file, {}, 64, RopeKeys::kPhi3);
+    ASSERT_TRUE(spec.ok()) << spec.status();
+    EXPECT_EQ(*spec, *ReadRope(newer, {}, 64, RopeKeys::kPhi3)) << older_name;
+  }
+  // transformers: 4096 unless the key is beside the object, and sqrt(1 + log(16384 / 4096) /
+  // log(4096)).
+  nlohmann::json without = newer;
+  without.erase("original_max_position_embeddings");
+  const auto by_default = ReadRope(without, {}, 16384, RopeKeys::kPhi3);
+  ASSERT_TRUE(by_default.ok()) << by_default.status();
+  EXPECT_EQ(by_default->original_context, 4096);
+  EXPECT_NEAR(by_default->attention_factor, 1.0801234497346435, 1e-12);
+  without["rope_parameters"]["original_max_position_embeddings"] = 8192;
+  EXPECT_TRUE(absl::StrContains(Error(without), "is 8192, expected 4096")) << Error(without);
   const auto refused = [&](const char* key, const nlohmann::json& value, const char* what) {
     nlohmann::json other = newer;
     other["rope_parameters"][key] = value;
@@ -225,6 +242,7 @@ TEST(ConfigKeysTest, APhiRotatesAPartOfAHeadByALongRope) {
   refused("partial_rotary_factor", 1.5, "'rope_parameters.partial_rotary_factor' is 1.5");
   refused("partial_rotary_factor", 0.875, "rotates 7 of the 8 elements of a head");
   refused("original_max_position_embeddings", 8, "is 8, expected 16");
+  refused("rope_type", "linear", "is \"linear\", expected default or longrope");
   nlohmann::json bias = newer;
   bias["attention_bias"] = true;
   EXPECT_TRUE(absl::StrContains(Error(bias), "'attention_bias' is true")) << Error(bias);

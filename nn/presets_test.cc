@@ -201,6 +201,8 @@ TEST(PresetsTest, WhatIsNotComputedIsRefusedByKey) {
   refused_rope("rope_type", Json{{"rope_type", "dynamic"}, {"factor", 2.0}});
   refused_rope("short_factor", Json{{"type", "longrope"}, {"factor", 2.0}});
   refused_rope("rope_type", Json{{"rope_type", "mrope"}});
+  refused_rope("attn_factor", Json{{"rope_type", "yarn"}, {"factor", 4}, {"attn_factor", 0.8}});
+  refused_rope("short_factor", Json{{"rope_type", "yarn"}, {"factor", 4}, {"short_factor", {1}}});
   refused_rope("beta_fast", Json{{"rope_type", "yarn"}, {"beta_fast", 1.0}});
   refused_rope("partial_rotary_factor", Json{{"partial_rotary_factor", 0.5}});
   refused_rope("full_attention", Json{{"full_attention", {{"rope_type", "default"}}}});

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/nn/decoder/rope_config.h"
 #include "zeroth/nn/language_model.h"
 #include "zeroth/nn/layers/attention.h"
 #include "zeroth/nn/layers/embedding.h"
@@ -96,7 +97,7 @@ struct DecoderConfig {
 
   // Rotary positions; false: a learned vector for each position.
   bool rotary = true;
-  bool rotates_shares = false;  // config.json may have a partial_rotary_factor
+  RopeKeys rope_keys = RopeKeys::kCommon;
   RopeSpec rope;
   // The number of tokens that a token attends to, itself and those before it; 0: all.
   int64_t window = 0;

@@ -168,8 +168,8 @@ absl::StatusOr<DecoderConfig> ReadConfig(const DecoderFamily& family, const nloh
                      "another rope_type than longrope in a model that mixes windows");
     }
   } else if (config.rotary) {
-    ZEROTH_ASSIGN_OR_RETURN(
-        config.rope, ReadRope(json, config.rope, config.max_positions, config.rotates_shares));
+    ZEROTH_ASSIGN_OR_RETURN(config.rope,
+                            ReadRope(json, config.rope, config.max_positions, config.rope_keys));
   }
   reader.Require(
       config.head_dim > 0 || config.dim % config.heads == 0, KeyOf(family, &DecoderConfig::heads),

@@ -27,6 +27,7 @@ constexpr char kOriginal[] = "original_max_position_embeddings";
 constexpr char kShare[] = "partial_rotary_factor";
 constexpr char kShortFactor[] = "short_factor";
 constexpr char kLongFactor[] = "long_factor";
+constexpr int64_t kPhi3Original = 4096;  // Phi3Config's default of kOriginal
 
 double NumberOr(ConfigReader& reader, const char* key, double fallback) {
   return reader.Has(key) ? reader.Number(key) : fallback;
@@ -80,9 +81,9 @@ void ReadYarn(ConfigReader& reader, int64_t max_positions, int64_t original, Rop
 }
 
 // Reads the share of a head that is rotated.
-void ReadShare(ConfigReader& reader, bool rotates_shares, RopeSpec& spec) {
+void ReadShare(ConfigReader& reader, RopeKeys keys, RopeSpec& spec) {
   spec.rotated_share = NumberOr(reader, kShare, spec.rotated_share);
-  reader.Require(spec.rotated_share == 1.0 || rotates_shares, kShare,
+  reader.Require(spec.rotated_share == 1.0 || keys != RopeKeys::kCommon, kShare,
                  "1: heads are rotated as a whole");
   reader.Require(spec.rotated_share > 0 && spec.rotated_share <= 1, kShare,
                  "a number above 0 and at most 1");
@@ -117,7 +118,7 @@ void ReadLongrope(const nlohmann::json& rope, ConfigReader& reader, int64_t max_
 
 // Reads the object `rope`, the value of `key`. `original` is kOriginal beside it, or 0.
 absl::Status ReadObject(const nlohmann::json& rope, const char* key, int64_t max_positions,
-                        int64_t original, bool rotates_shares, RopeSpec& spec) {
+                        int64_t original, RopeKeys keys, RopeSpec& spec) {
   ConfigReader reader(rope, absl::StrCat(key, "."));
   for (const auto& [name, value] : rope.items()) {
     reader.Require(!value.is_object(), name, "one kind of rotary positions for all layers");
@@ -141,31 +142,51 @@ absl::Status ReadObject(const nlohmann::json& rope, const char* key, int64_t max
                                             "mrope_interleaved",
                                             kShortFactor,
                                             kLongFactor};
+    // Models that were tuned under vLLM have it, such as DeepSeek-R1-0528-Qwen3-8B.
+    reader.Require(name != "attn_factor", name,
+                   "\"attention_factor\" in its place: transformers ignores this key, and vLLM "
+                   "multiplies the attention factor by it; write the factor that is meant");
     const bool is_known = std::find(std::begin(kKnown), std::end(kKnown), name) != std::end(kKnown);
     reader.Require(is_known || value.is_null(), name,
                    "no such key, since it is unknown here; remove it if it changes nothing");
   }
   // The object replaces a family's scaling.
   spec = RopeSpec{.theta = spec.theta, .rotated_share = spec.rotated_share};
-  ReadShare(reader, rotates_shares, spec);
+  ReadShare(reader, keys, spec);
   spec.theta = NumberOr(reader, kTheta, spec.theta);
   const char* const key_of_type = reader.Has("rope_type") ? "rope_type" : "type";
   const std::string type = reader.Text("rope_type", reader.Text("type", "default"));
-  if (type == "linear") {
+  const bool of_phi3 = keys == RopeKeys::kPhi3;
+  const bool is_longrope =
+      type == "longrope" || (of_phi3 && (type == "su" || type == "yarn"));  // older names
+  if (is_longrope) {
+    if (of_phi3 && original == 0) {
+      reader.Require(!reader.Has(kOriginal) || reader.Size(kOriginal) == kPhi3Original, kOriginal,
+                     absl::StrCat(kPhi3Original,
+                                  ", which transformers uses if the key is not "
+                                  "beside the object; put it there"));
+      original = kPhi3Original;
+    }
+    ReadLongrope(rope, reader, max_positions, original, spec);
+  } else if (of_phi3) {
+    reader.Require(type == "default", key_of_type, "default or longrope");
+  } else if (type == "linear") {
     spec.type = RopeSpec::Type::kLinear;
     spec.factor = reader.Number("factor");
   } else if (type == "llama3") {
     ReadLlama3(reader, original, spec);
   } else if (type == "yarn") {
     ReadYarn(reader, max_positions, original, spec);
-  } else if (type == "longrope") {
-    ReadLongrope(rope, reader, max_positions, original, spec);
   } else if (type == "dynamic") {
     reader.Require(false, key_of_type,
                    "default, linear, llama3, yarn or longrope: frequencies that change with every "
                    "token of a sequence would train another function at each length");
   } else {
     reader.Require(type == "default", key_of_type, "default, linear, llama3, yarn or longrope");
+  }
+  for (const char* factors : {kShortFactor, kLongFactor}) {
+    reader.Require(is_longrope || !reader.Has(factors), factors,
+                   absl::StrCat("no such key, since rope_type \"", type, "\" does not read it"));
   }
   reader.Require(spec.factor > 0, "factor", "a number above 0");
   return reader.status();
@@ -179,11 +200,11 @@ bool IsRopeKey(absl::string_view key) {
 }
 
 absl::StatusOr<RopeSpec> ReadRope(const nlohmann::json& config, const RopeSpec& base,
-                                  int64_t max_positions, bool rotates_shares) {
+                                  int64_t max_positions, RopeKeys keys) {
   ConfigReader reader(config);
   RopeSpec spec = base;
   spec.theta = NumberOr(reader, kTheta, spec.theta);
-  ReadShare(reader, rotates_shares, spec);
+  ReadShare(reader, keys, spec);
   const int64_t original = reader.Has(kOriginal) ? reader.Size(kOriginal) : 0;
   for (const char* key : {kParameters, kScaling}) {
     reader.Require(!reader.Has(key) || config.at(key).is_object(), key, "an object");
@@ -197,8 +218,7 @@ absl::StatusOr<RopeSpec> ReadRope(const nlohmann::json& config, const RopeSpec& 
   }
   for (const char* key : {kParameters, kScaling}) {
     if (!reader.Has(key)) continue;
-    ZEROTH_RETURN_IF_ERROR(
-        ReadObject(config.at(key), key, max_positions, original, rotates_shares, spec));
+    ZEROTH_RETURN_IF_ERROR(ReadObject(config.at(key), key, max_positions, original, keys, spec));
   }
   reader.Require(spec.theta > 0, kTheta, "a number above 0");
   ZEROTH_RETURN_IF_ERROR(reader.status());

@@ -16,14 +16,24 @@
 
 namespace zeroth {
 
+// What a family's files may say beyond what the files of all families may.
+enum class RopeKeys : uint8_t {
+  kCommon,
+  kShare,  // "partial_rotary_factor"
+  // As kShare, with the rules of Phi3Config in transformers: the type is default or longrope, which
+  // older files call "su" or "yarn", and the original context is 4096 unless it is beside the
+  // object.
+  kPhi3,
+};
+
 // Whether ReadRope reads this key of config.json.
 bool IsRopeKey(absl::string_view key);
 
 // Reads rotary positions from a config.json. `base` has the values of absent keys, and
 // `max_positions` is the model's. InvalidArgument names the key that is missing or out of its
-// range, and says why a rope_type is not supported, or a share of a head unless `rotates_shares`.
+// range, and says why a rope_type is not supported.
 absl::StatusOr<RopeSpec> ReadRope(const nlohmann::json& config, const RopeSpec& base,
-                                  int64_t max_positions, bool rotates_shares = false);
+                                  int64_t max_positions, RopeKeys keys = RopeKeys::kCommon);
 
 // OK if the spec fits heads of this size: an even number of elements is rotated, and a longrope has
 // a divisor for each pair. InvalidArgument names the key otherwise.

@@ -18,7 +18,7 @@ DecoderFamily Phi3() {
   base.names.mlp_in = {"gate_up_proj"};
   base.max_positions = 4096;
   base.norm_eps = 1e-5;
-  base.rotates_shares = true;
+  base.rope_keys = RopeKeys::kPhi3;
   // transformers has no "head_dim" here.
   std::erase_if(family.keys, [](const ConfigKey& key) { return key.name == "head_dim"; });
   family.keys.push_back({"sliding_window", &DecoderConfig::window, false, /*null_is_zero=*/true});

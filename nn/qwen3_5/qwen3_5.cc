@@ -27,7 +27,7 @@ DecoderFamily Qwen35() {
   base.max_positions = 32768;
   base.kv_heads = 4;
   base.head_dim = 256;
-  base.rotates_shares = true;
+  base.rope_keys = RopeKeys::kShare;
   base.rope.rotated_share = 0.25;
   base.mixes_linear = true;
   base.window_pattern = 4;
