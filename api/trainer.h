@@ -207,8 +207,8 @@ class Trainer {
 
   // Must directly follow a step that was skipped because a value was not finite. Repeats its
   // forward and backward, checks the inputs and outputs of every operation, and describes the first
-  // value that is not finite, with the rank, the unit and the parameter. The same text on every
-  // rank. Takes many times as long as the step.
+  // value that is not finite, with the rank, the unit and the parameter. Returns the same text on
+  // every rank. Many times slower than the step.
   absl::StatusOr<std::string> FindNonFinite(absl::Span<const Batch> micro_batches);
 
   // Tells the trainer that every rank knows about the last failure of a call above, so that the

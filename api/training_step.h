@@ -47,8 +47,8 @@ class UnitPass;
 // are resharded and gradients are freed, so that the next step starts afresh. Errors in any forward
 // or backward, evaluation included, also abandon the step. In the first micro-batch you may retry
 // the forward; later, begin a new step. No step can follow an error in a stream or in communication
-// (Scheduler::Abandon), nor an error after an update has begun (ShardedModule::status). Each step
-// also ends the context's draws of dropout: set them again.
+// (Scheduler::Abandon), nor an error after an update has begun (ShardedModule::status). The end of
+// a step also resets the context's dropout draws; set them again for the next step.
 //
 // A model has one live step, from its construction to Update, EndStep, Release or the destructor. A
 // step that is constructed meanwhile, or before the gradients of a released one are freed, is

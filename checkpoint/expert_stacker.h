@@ -24,18 +24,19 @@ namespace zeroth {
 // SeparateExperts. Thread-safe.
 class ExpertStacker {
  public:
-  // Replaces the separate experts in `tensors` by stacks, each in the place of its first tensor.
-  // InvalidArgument, naming the tensor, unless experts are numbered from 0 on, and each has the
-  // tensors, shapes and types of the first.
+  // Replaces the separate experts in `tensors` by stacks. A stack takes the position of its first
+  // tensor. InvalidArgument names the tensor if experts are not numbered from 0 on, or if one
+  // differs from the first in its tensors, shapes or dtypes.
   static absl::StatusOr<std::unique_ptr<ExpertStacker>> Create(
       std::vector<TensorDeclaration>* tensors);
 
   // Whether `name` is a tensor of an expert.
   bool Takes(absl::string_view name) const { return parts_.find(name) != parts_.end(); }
 
-  // Takes elements [begin, begin + values.size()) of a tensor that Takes(). Once an expert's part
-  // of a stack is complete, passes it to `sink` and forgets it. OutOfRange for elements outside of
-  // the tensor, AlreadyExists for one that came before; also the errors of `sink`.
+  // Writes elements [begin, begin + values.size()) of a tensor for which Takes() is true. Once an
+  // expert's part of a stack is complete, passes it to `sink` and frees it. OutOfRange for elements
+  // outside the tensor, AlreadyExists for an element that was written before; also the errors of
+  // `sink`.
   absl::Status Write(absl::string_view name, int64_t begin, absl::Span<const float> values,
                      TensorSink sink);
 

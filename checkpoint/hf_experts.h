@@ -36,8 +36,8 @@ namespace zeroth {
 // "gpt_oss".
 bool StacksExperts(const HfConfig& config);
 
-// Unimplemented if adapters of these layers, by the names of separate experts, do not fit such a
-// model in PEFT, which adapts modules of transformers.
+// Unimplemented if `layers`, the names of adapted layers, include an expert of a model whose files
+// stack experts. transformers has no module for a single expert there, so PEFT cannot adapt it.
 absl::Status CheckAdapterLayers(const HfConfig& config, absl::Span<const std::string> layers);
 
 // A model whose experts have separate tensors.

@@ -97,9 +97,9 @@ bool IsPeftDirectory(const std::string& path);
 // thread-safe; movable.
 class PeftDirectory {
  public:
-  // NotFound if one of the two files is missing. InvalidArgument if a tensor is neither A or B of
-  // an adapter nor of a module to save, lacks the other of the two, or has another rank. Errors of
-  // ParsePeftAdapter.
+  // NotFound if one of the two files is missing. InvalidArgument for an A without its B or the
+  // reverse, for one of another rank than the configuration's, and for a tensor that belongs
+  // neither to an adapter nor to a module in "modules_to_save". Errors of ParsePeftAdapter.
   static absl::StatusOr<PeftDirectory> Open(const std::string& path);
 
   const PeftAdapter& adapter() const { return adapter_; }

@@ -91,9 +91,10 @@ struct SourceRun {
   int64_t size = 0;
 };
 
-// Returns the run from element `begin` of the destination, for every relayout but kTranspose: a
-// row, or what is regrouped together. The destination has `rows` rows of `row_size` elements, which
-// may also be counted in other units, as long as they divide a row, and a head's columns, evenly.
+// Returns the contiguous run of the source that starts at element `begin` of the destination: a
+// row, or a group that a relayout moves as one. Not for kTranspose. The destination has `rows` rows
+// of `row_size` elements. Elements may also be units of several values (such as blocks) if these
+// divide a row, and the columns of a head, evenly.
 SourceRun SourceRunOf(const TensorCopy& copy, int64_t rows, int64_t row_size, int64_t begin);
 
 // Applies `added` and `mapping` to elements of the copy. OutOfRange, naming the tensor of `source`

@@ -68,9 +68,9 @@ class Mixture {
   // Returns the places of windows [first, first + count), 0 <= first.
   std::vector<Place> Places(int64_t first, int64_t count, uint64_t seed) const;
 
-  // Returns how many windows from the first on are all different, if source i has counts[i] windows
-  // and then begins again. With one source this is its count; with several, the first source that
-  // is used up ends it, so that these windows have the sources in proportion to their weights.
+  // Returns the number of leading windows of the sequence before any window repeats, if source i
+  // has counts[i] windows and then starts over. The first source that runs out ends them, so they
+  // contain the sources in proportion to their weights.
   int64_t DistinctWindows(absl::Span<const int64_t> counts, uint64_t seed) const;
 
   // Sums over all sources.

@@ -33,8 +33,9 @@ absl::StatusOr<SplitSource> SplitHeldOut(std::shared_ptr<const TokenSource> sour
 struct DataOptions {
   // Turns text into tokens; unused for token files. Need not outlive the call.
   const Tokenizer* tokenizer = nullptr;
-  // Ids must be below this: the model's vocabulary. Text needs tokenizer->text_vocab_size() <=
-  // vocab_size, and no conversation may have another special token beyond.
+  // The size of the model's vocabulary. Every token id must be below it: text needs
+  // tokenizer->text_vocab_size() <= vocab_size, and conversations are also checked for special
+  // tokens that the chat template writes.
   int32_t vocab_size = 0;
   // For conversations: --chat_template, the path of the tokenizer's files and what messages name
   // instead of it, --loss_on, the length of sequences and --on_long (see chat/conversations.h and

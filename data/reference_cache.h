@@ -25,16 +25,17 @@ struct ReferenceCacheKey {
   int64_t seq_len = 0;
 };
 
-// Returns a checksum of the tokens and the marks of all sources, so that it also depends on the
-// tokenizer and the template. Of a source with more than kHashedTokens tokens, it covers all marks
-// and HashTokens. Errors of the sources.
+// Returns a checksum of the tokens and the marks of all sources. It thus depends on the tokenizer
+// and the template too. If a source has more than kHashedTokens tokens, the checksum covers all of
+// its marks, but only the tokens that HashTokens reads. Errors of the sources.
 absl::StatusOr<std::string> ChecksumOfRows(const Mixture& data);
 
 // Returns the path of the file for `key` in `directory`.
 std::string ReferenceCachePath(const std::string& directory, const ReferenceCacheKey& key);
 
-// Reads what the file at `path` has for `key`. The result has all rows, and NaN in those that no
-// run has needed so far. NotFound if there is no file; DataLoss if it is damaged or of another key.
+// Reads the losses for `key` from the file at `path`. The result has all rows; those that no run
+// has needed so far are NaN. NotFound if there is no file; DataLoss if it is damaged or belongs to
+// another key.
 absl::StatusOr<ReferenceLosses> ReadReferenceCache(const std::string& path,
                                                    const ReferenceCacheKey& key);
 // Creates or replaces the file, atomically. If several runs write it at once, one of them wins, and

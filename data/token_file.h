@@ -77,8 +77,8 @@ inline constexpr char kMegatronMagic[] = "MMIDIDX\0\0";
 // A Megatron-LM .idx file (megatron/core/datasets/indexed_dataset.py), little-endian: the magic,
 // the version (uint64: 1), the code of the tokens' type (uint8), the numbers of sequences and of
 // documents' indices (uint64), then arrays of the sequences' lengths in tokens (int32), of their
-// places in the .bin file in bytes (int64), of the first sequence of each document and the number
-// of sequences (int64), and perhaps of the sequences' modes (int8).
+// byte offsets in the .bin file (int64), of the first sequence of each document and the number of
+// sequences (int64), and optionally of the sequences' modes (int8).
 struct MegatronIndex {
   int type_code = 0;
   size_t token_bytes = 0;

@@ -110,8 +110,8 @@ class TokenAdder {
     return found == place_.end() ? nullptr : &(*tokens_)[found->second];
   }
 
-  // Replaces the flags of a token that was added before. A new one that is in the vocabulary has
-  // the id that it has there, unless `keeps_id`, and another the next free one.
+  // Adds a token. If it was added before, only replaces its flags. Otherwise it gets its id in the
+  // vocabulary, or the next free id if it is not there; with `keeps_id` it keeps token.id.
   const AddedToken& Add(AddedToken token, bool keeps_id = false) {
     if (AddedToken* const known = Find(token.content)) {
       token.id = known->id;

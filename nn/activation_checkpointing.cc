@@ -23,8 +23,8 @@ constexpr Choice kChoices[] = {
     {Module::Role::kBlock, Recomputes::kBetweenMatmuls},
 };
 
-// A module of the role inside of another one, as a mixture's shared expert, is computed again with
-// that.
+// Sets what `module` and its descendants recompute. A module with the chosen role that is nested in
+// another one (a mixture's shared expert, in the MLP) is recomputed with the outer module.
 void Set(Module& module, const Choice& choice, bool is_inside) {
   const bool is_chosen = !is_inside && module.role() == choice.role;
   module.set_recomputes(is_chosen ? choice.recomputes : Recomputes::kNothing);

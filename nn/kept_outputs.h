@@ -70,8 +70,9 @@ class KeptOutputs {
 absl::Status ComputeOrReuseMatmul(Context& context, absl::Span<const Matrix> outputs, bool is_read,
                                   absl::FunctionRef<absl::Status()> compute);
 
-// Like ComputeOrReuseMatmul, for a matmul with weights whose result, of this shape and type, is
-// summed over ranks. If only every second matmul is kept, this one counts, but is always kept.
+// Like ComputeOrReuseMatmul, for a matmul with weights whose result is summed over ranks; `shape`
+// and `dtype` are those of the result. It is kept even if only every second matmul is kept, since
+// recomputing it would repeat the collective, but it counts as one of them.
 absl::StatusOr<Tensor> ComputeOrReuseSum(Context& context, const Shape& shape, DType dtype,
                                          bool is_read,
                                          absl::FunctionRef<absl::StatusOr<Tensor>()> compute);

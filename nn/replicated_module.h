@@ -4,9 +4,10 @@
 
 namespace zeroth {
 
-// A base of modules with few parameters, which every rank keeps in full, in fp32 whatever the
-// precision of others; only shard_optimizer_over_world divides their masters among the ranks. Such
-// a module is a unit under every WrapPolicy.
+// Base class of modules with few parameters (RouterBias). Every rank keeps these in full and in
+// fp32, even if other parameters are gathered in a lower precision. Only
+// shard_optimizer_over_world divides their masters among the ranks. Such a module is a unit under
+// every WrapPolicy.
 class ReplicatedModule {
  public:
   virtual ~ReplicatedModule() = default;

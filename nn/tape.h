@@ -81,8 +81,8 @@ class Tape {
   // Counts the fused losses (GradientNode::is_end) since the last backward.
   void RecordEnd() { ++ends_; }
   int ends() const { return ends_; }
-  // Adds a function that ends what the forward has left in progress. Cleanups run, the latest
-  // first, if backward fails or the record is dropped.
+  // Adds a function that cleans up what an operation's forward left open for its backward. Cleanups
+  // run in reverse order if backward fails or the tape is cleared.
   void RecordCleanup(std::function<void()> cleanup) { cleanups_.push_back(std::move(cleanup)); }
 
   // Plays all entries, the latest first, and leaves the tape empty. The gradient of the last

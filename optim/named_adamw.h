@@ -50,8 +50,8 @@ class NamedAdamW {
                                                                  double lr);
   absl::Status StepOnParams(const Spans& params, const ConstSpans& gradients, double lr);
   // Calls StepOnParams on every buffer at once: `params` and `gradients` hold them back to back in
-  // the order of their names, as a flat shard does. InvalidArgument states both lengths if a span
-  // is not as long as all buffers together.
+  // the order of their names, as a flat shard does. InvalidArgument states both lengths if a span's
+  // length is not the total of all buffers.
   absl::Status UpdateShards(absl::Span<float> params, absl::Span<const float> gradients, double lr);
 
   // Returns the bytes of all moments.

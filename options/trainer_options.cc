@@ -123,7 +123,7 @@ TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline
 
 TrainerOptions FrozenTrainerOptionsFor(const TrainOptions& options, absl::string_view role,
                                        Timeline* timeline) {
-  // Nothing is updated, so that the optimizer is one that needs no parameters.
+  // Nothing is updated, so the optimizer below is one that accepts an empty list of parameters.
   TrainerOptions frozen = TrainerOptionsFor(options, timeline);
   frozen.unit_prefix = absl::StrCat(role, " ");
   // Quantised gathers would compute their codes from rounded weights, or from other shards.
@@ -131,8 +131,9 @@ TrainerOptions FrozenTrainerOptionsFor(const TrainOptions& options, absl::string
     if (options.param_dtype == DType::kBFloat16) {
       frozen.sharding.mixed_precision.master_dtype = DType::kBFloat16;
     }
-    // Each micro-batch is a separate step of a teacher, and would gather its slices across groups
-    // again. That would save only masters which, in the same type, are no larger than the slices.
+    // Sharding masters over the world would gather slices across groups in each micro-batch, since
+    // each one is a separate step of a teacher. It would save no memory: in the same dtype, masters
+    // are no larger than those slices.
     frozen.sharding.strategy_options.shard_optimizer_over_world = false;
   }
   frozen.activation_checkpointing = ActivationCheckpointing::kNone;

@@ -36,8 +36,8 @@ std::vector<Tensor> PackedIn(const Tensor& buffer, absl::Span<const PackedTensor
 // A fixed set of buffers that units use one after the other, so that peak memory follows a formula
 // and never fragments. The stream that writes a released buffer next waits for the event of its
 // last use, so the host never waits. Buffers within the limit are registered with the transport if
-// it supports that (Communicator::Register), and then kept as long as the set. Used by one rank's
-// thread only.
+// it supports that (Communicator::Register); registered buffers are freed with the set. Used by one
+// rank's thread only.
 class BufferSet {
  public:
   // `sizes` (at least one, in bytes) are the sizes of buffers. Buffers are allocated when they are
@@ -80,7 +80,7 @@ class BufferSet {
     std::vector<std::unique_ptr<MemoryRegistration>> with = {};  // destroyed before the memory
   };
 
-  // Allocates a buffer for as long as the set lives; undefined if no transport registers it.
+  // Allocates a buffer that is freed with the set; undefined if no transport registers it.
   absl::StatusOr<Tensor> AllocateRegistered(int64_t bytes);
   bool IsRegistered(const Tensor& buffer) const;
   // Frees a buffer in the order of the compute stream, since the allocator may reuse its memory in

@@ -152,8 +152,8 @@ class ProgramRunner::Execution {
   }
   std::string AcrossLabel() const { return absl::StrCat("reduce across ", unit_.name()); }
 
-  // Returns an event after which neither stream uses the handover; nullptr if both have failed,
-  // which ends their work.
+  // Returns an event after which neither the reduce nor the across stream uses the handover buffer.
+  // nullptr if both streams have failed, since a failed stream runs no more work.
   std::shared_ptr<Event> AfterBothReductions() {
     Stream& across = *runner_.lane(LaneName::kAcross).stream;
     const absl::StatusOr<std::shared_ptr<Event>> made =

@@ -33,10 +33,11 @@ class ReplicaSlices {
   // Returns the parts of a piece of the shard that this rank reads: none, one or two.
   std::vector<ShardLayout::Piece> PartsToRead(const ShardLayout::Piece& piece) const;
 
-  // Fills in the slices that other replicas have read. `state` has one element for each `block`
-  // elements of the range, 1 or the constructor's. Collective over the replicas, in the same order
-  // on every rank; waits for the compute stream. Offloaded state passes through memory in pieces of
-  // at most 4 MiB, or of one element for each replica.
+  // All-gathers `state`, so that it also has the slices that other replicas have read. It has one
+  // element for each `block` elements of the range; `block` is 1 or that of the constructor.
+  // Collective over the replicas, in the same order on every rank; waits for the compute stream.
+  // Offloaded state is staged in memory in pieces of at most 4 MiB, or of one element for each
+  // replica if that is more.
   absl::Status Exchange(const StateTensor& state, int64_t block, absl::string_view label) const;
 
  private:

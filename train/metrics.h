@@ -100,8 +100,8 @@ class MetricsWriter {
   // Replaces the file. The error names the path and the reason.
   static absl::StatusOr<MetricsWriter> Create(const std::string& path);
 
-  // Keeps the lines of steps up to `step`, and drops later ones, which will be written again, and
-  // the summary. The old file stays until the new one is complete.
+  // Keeps the lines of steps up to `step`. Drops the summary and the lines of later steps, which
+  // the resumed run writes again. The old file stays until the new one is complete.
   static absl::StatusOr<MetricsWriter> Resume(const std::string& path, int64_t step, bool goes_on);
 
   // After Resume: true if the last step that was kept has a line, but no evaluation.

@@ -136,8 +136,8 @@ absl::StatusOr<TokenizerContent> ModelSource::ReadTokenizer(const TrainOptions& 
 }
 
 nlohmann::json ModelSource::TokenIds(const Tokenizer* tokenizer) const {
-  // A model from scratch learns the tokens of the tokenizer of its text, whatever ids its borrowed
-  // configuration has.
+  // A model that is trained from scratch gets the special tokens' ids from the tokenizer. Those of
+  // the configuration that it borrowed belong to another tokenizer.
   if (!directory_.has_value() && tokenizer != nullptr) {
     return zeroth::TokenIds(nlohmann::json::object(), tokenizer);
   }

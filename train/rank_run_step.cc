@@ -50,7 +50,7 @@ absl::StatusOr<std::string> Sample(Trainer& trainer, const Tokenizer& tokenizer,
   return absl::StrCat(prompt, text);
 }
 
-// Returns the number of global batches in held-out data, the last one perhaps partly filled.
+// Returns the number of global batches in held-out data. The last one may be partly filled.
 int64_t BatchesOf(const DataLoader& loader, const TrainOptions& options) {
   const int64_t sequences = SequencesPerStep(options);
   return (loader.distinct_windows() + sequences - 1) / sequences;

@@ -37,13 +37,15 @@ absl::StatusOr<std::unique_ptr<Trainer>> LoadFrozen(Rank& rank, const ModelSourc
                                                     absl::string_view role,
                                                     Timeline* timeline = nullptr);
 
-// Writes the losses of the trainer's present weights at all targets of the marked rows of `data`,
-// which are rows of preference pairs, to `losses`. `loader` says how this rank reads them. Also
-// computes the other rows of each aligned group of loader.batch_size rows that has a marked one:
-// the rows of a batch may change each other's bits (a scale of fp8, the matmul of an expert), so
-// that which of them are marked must not change the batches. Ranks share the work, and each gets
-// all losses. Calls `wants_to_stop` before each batch; once it is true on any rank, returns false
-// on all ranks, with the losses computed so far. Collective.
+// Computes the losses of the trainer's current weights at all targets of the marked rows of `data`,
+// which hold preference pairs, and writes them to `losses`. `loader` says how this rank reads rows.
+//
+// Rows are computed in aligned batches of loader.batch_size rows, and a batch with a marked row is
+// computed whole. Rows of a batch may affect each other's bits (through an fp8 scale or an expert's
+// matmul), so batches must not depend on which rows are marked.
+//
+// Ranks share the work, and each gets all losses. Calls `wants_to_stop` before each batch; once it
+// is true on any rank, returns false on all ranks, with the losses computed so far. Collective.
 absl::StatusOr<bool> ComputeReferenceLosses(Trainer& trainer, const Mixture& data,
                                             const LoaderOptions& loader, const RowMask& rows,
                                             absl::FunctionRef<bool()> wants_to_stop,

@@ -243,8 +243,8 @@ absl::Status RunStore::ExportTo(absl::string_view name, Report& report) {
       exported_.push_back(directory);
       continue;
     }
-    // After a success other ranks may have ended already, so that the world's status would be an
-    // error.
+    // The world's status is read only after a failure. After a success other ranks may have left
+    // already, which it would report as an error.
     ZEROTH_RETURN_IF_ERROR(world_.status());
     report.failure =
         Joined(report.failure, Annotate(status, absl::StrCat("the model in ", directory)));

@@ -79,14 +79,14 @@ absl::StatusOr<std::string> GgufNamingOf(const GgufMetadata& metadata);
 absl::StatusOr<std::optional<GgufTensorName>> GgufNameOf(absl::string_view naming,
                                                          absl::string_view hf_name);
 
-// The inverse of GgufNameOf: `name` of the result is Hugging Face's. Empty for "rope_freqs.weight",
-// which config.json expresses otherwise. If the GGUF tensor stacks all experts, `expert` selects
-// one.
+// The inverse of GgufNameOf: `name` of the result is Hugging Face's. Empty for "rope_freqs.weight":
+// a Hugging Face directory stores these factors in config.json, not in a tensor. If the GGUF tensor
+// stacks all experts, `expert` selects one.
 absl::StatusOr<std::optional<GgufTensorName>> HfNameOf(absl::string_view naming,
                                                        absl::string_view gguf_name,
                                                        int64_t expert = 0);
 
-// Returns 12 of GGUF's "blk.12.rest"; -1 for a tensor outside of blocks.
+// Returns 12 for GGUF's "blk.12.rest", and -1 for a tensor outside the blocks.
 int64_t GgufBlockNumber(absl::string_view gguf_name);
 
 // Returns the GGUF name of the first weight that a model of `blocks` blocks needs and `present`

@@ -1,10 +1,10 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The configuration of Qwen3.5's dense text models. llama.cpp fixes what has no key: attention has
-// an output gate, no projection has a bias, and the heads' keys and values of linear attention have
-// one size. It normalises queries and keys of linear attention by max(norm, eps), with the eps of
-// the model's norms, where transformers has sqrt(norm^2 + 1e-6) whatever the file says: with an eps
-// of 0.01, log-probabilities of a small model differed by up to 4.6.
+// The configuration of Qwen3.5's dense text models. llama.cpp hard-codes some properties: attention
+// has an output gate, projections have no bias, and keys and values of a head of linear attention
+// have the same size. It normalises queries and keys of linear attention by max(norm, eps), with
+// the eps of the model's norms. transformers uses sqrt(norm^2 + 1e-6) for any eps in the file. With
+// an eps of 0.01, log-probabilities of a small model differed by up to 4.6.
 
 #include <algorithm>
 #include <cstdint>
@@ -61,10 +61,10 @@ absl::StatusOr<int64_t> FullInterval(const HfConfig& config) {
   return config.GetIntOr(kFullInterval, kInterval);
 }
 
-// The sections are the numbers of pairs that rotate by time, height and width in images. Empty if
-// with them llama.cpp rotates all `rotated` / 2 pairs of a head by a text's positions, as
-// transformers does with any sections. Otherwise the sections that it expects. llama.cpp gives a
-// pair outside of its axis's section the position of a fourth axis, which is 0 in text.
+// Checks `sections`, the numbers of pairs that rotate by time, height and width in images. On a
+// text, transformers rotates all `rotated` / 2 pairs of a head by the token's position with any
+// sections. llama.cpp gives a pair outside its axis's section the position of a fourth axis, which
+// is 0 in text. Empty if llama.cpp also rotates all pairs; otherwise the sections that it expects.
 std::string ProblemOfSections(const std::vector<int64_t>& sections, int64_t rotated,
                               int64_t head_dim) {
   const int64_t pairs = rotated / 2;

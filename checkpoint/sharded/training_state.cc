@@ -47,8 +47,8 @@ ShardLayout::Piece PartOf(const ShardLayout::Piece& piece, int64_t offset, int64
           piece.shard_offset + place(from)};
 }
 
-// Held pieces by the mesh axes that shard them. Ranks that hold one piece of a group hold all of
-// them.
+// The pieces that this rank holds, grouped by the mesh axes that shard them. All pieces of a group
+// are held by the same ranks.
 using HeldByOwners = std::map<Mesh::Axes, std::vector<HeldPiece>, std::greater<>>;
 
 HeldByOwners HeldPieces(Sharding& sharding) {

@@ -41,7 +41,7 @@ struct LaunchOptions {
   bool ends_stuck_process = true;
 };
 
-// The main function of a rank. `world` lives as long as the call.
+// The main function of a rank. `world` is valid until the call returns.
 using RankMain = std::function<absl::Status(Communicator& world)>;
 
 // Runs `rank_main` once per rank of this process, and returns when all ranks have returned: OK if

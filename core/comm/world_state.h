@@ -67,7 +67,7 @@ class WorldState {
   // the error that came first, with its rank.
   absl::Status RootCause();
 
-  // For ledgers, which are registered for as long as they exist.
+  // Called by the constructor and the destructor of a ledger.
   void RegisterLocked(CallLedger* ledger) { ledgers_.insert(ledger); }
   void Unregister(CallLedger* ledger);
   // Returns the call in which `world_rank` waits, in any ledger but `except`; empty if it waits

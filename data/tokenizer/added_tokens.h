@@ -16,8 +16,8 @@
 
 namespace zeroth {
 
-// Finds added tokens in text, from the left, and the longest at each place, as Hugging Face's
-// AddedVocabulary does. Immutable and thread-safe.
+// Finds added tokens in text from left to right. If several match at one position, the longest
+// wins, as in Hugging Face's AddedVocabulary. Immutable and thread-safe.
 class AddedTokenFinder {
  public:
   // Receives consecutive parts of a text; `token` is null for text between tokens.

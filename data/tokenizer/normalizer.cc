@@ -53,8 +53,8 @@ absl::Status AppendForm(absl::string_view text, int form, std::string* out) {
   return absl::OkStatus();
 }
 
-// Normalises `text`. NFC changes no character below U+0300 and combines none with the one before
-// it; the other forms change some from U+00A0 on.
+// Normalises `text`. `form` leaves text alone whose UTF-8 bytes are all below `first_changed`: NFC
+// neither changes nor combines characters below U+0300, and the other forms none below U+00A0.
 absl::Status Normalize(int form, uint8_t first_changed, std::string* text) {
   const auto may_change = [first_changed](char c) {
     return static_cast<uint8_t>(c) >= first_changed;

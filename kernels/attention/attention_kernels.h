@@ -45,8 +45,8 @@ struct HeadLayout {
     return batch * seq * out_token + int64_t{head} * head_dim;
   }
   // Returns the first key that a query sees. It never decreases from one query to the next, so the
-  // first key of a tile of queries is that of its first query. A query sees itself whatever
-  // `starts` holds; a query beyond the sequence sees what the last one sees.
+  // first key of a tile of queries is that of its first query. A query always sees itself, even if
+  // `starts` is wrong. A query beyond the sequence sees the same keys as the last one.
   __host__ __device__ int FirstKey(int64_t batch, int query) const {
     if (!is_bounded()) return 0;
     if (query >= seq) query = seq - 1;

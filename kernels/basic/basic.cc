@@ -29,7 +29,8 @@ uint32_t DropoutThreshold(float rate) {
 namespace kernels {
 namespace {
 
-// Checks the operands of a product, of which b and `out` may be fp32 whatever a is.
+// Checks the operands of an elementwise product. b and `out` may each be fp32; otherwise they have
+// the dtype of a.
 bool CheckProduct(Operation& op, const BasicArgs& args, SharedType& type) {
   const auto is_fp32 = [](const Matrix& matrix) {
     return matrix.tensor.defined() && matrix.tensor.dtype() == DType::kFloat32;

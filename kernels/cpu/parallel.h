@@ -33,9 +33,10 @@ void ParallelFor(int64_t count, int64_t grain, const Body& body) {
   }
 }
 
-// Does the same over several ranges of these lengths, laid end to end, so that pieces have one size
-// even if the ranges do not. Calls body(range, begin, end) for each part of a range in a piece;
-// begin and end count from the start of the range.
+// Like ParallelFor, over the concatenation of several ranges of these lengths. Pieces have `grain`
+// elements even if ranges are shorter, so a piece may span several ranges. Calls
+// body(range, begin, end) for each range that a piece overlaps; begin and end count from the start
+// of that range.
 template <typename Body>
 void ParallelForRanges(absl::Span<const int64_t> lengths, int64_t grain, const Body& body) {
   std::vector<int64_t> ends;

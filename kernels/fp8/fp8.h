@@ -24,8 +24,8 @@ namespace zeroth {
 struct CastFp8Args {
   Matrix values;  // [rows, cols] fp32, bf16 or fp16
   Fp8Format format = Fp8Format::kE4M3;
-  // At least one of the two is defined: uint8 [rows, cols], and uint8 [cols, PaddedFp8Depth(rows)],
-  // the same codes transposed and padded with zeros.
+  // The outputs: `codes` is uint8 [rows, cols], and `codes_transposed` has the same codes, uint8
+  // [cols, PaddedFp8Depth(rows)], padded with zeros. One of the two may be undefined.
   Tensor codes;
   Tensor codes_transposed;
   Tensor scale;  // fp32 [2]: 1 / multiplier, and the largest magnitude (amax)

@@ -43,9 +43,9 @@ struct RouteWeights {
   float scale = 1;
 };
 
-// Routes each token to the top_k experts with the largest logits, or with a bias the largest scores
-// plus bias, of equal ones the larger logit first. Weights are made of the chosen experts' scores,
-// without the bias.
+// Routes each token to the top_k experts with the largest logits; with a bias, to those with the
+// largest score plus bias, where the larger logit breaks ties. Weights are computed from the chosen
+// experts' scores, without the bias.
 struct RouteArgs {
   Tensor logits;  // [tokens, experts]
   RouteWeights how;

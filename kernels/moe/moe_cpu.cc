@@ -133,9 +133,9 @@ float Sigmoid(float x) {
   return static_cast<float>(1.0 / (1.0 + std::exp(-static_cast<double>(x))));
 }
 
-// Writes the indices of the `top_k` largest keys, the largest first, of equal ones the larger logit
-// first, and of equal ones the lower index. NaNs come last. Without a bias keys are the logits:
-// probabilities of different logits may be equal, or underflow to 0.
+// Writes the indices of the `top_k` largest keys in descending order. Ties are broken by the larger
+// logit, then by the lower index. NaNs come last. Without a bias the keys are the logits and not
+// the probabilities, since probabilities of different logits may be equal, or underflow to 0.
 void Choose(absl::Span<const float> keys, absl::Span<const float> logits, int64_t top_k,
             int32_t* chosen) {
   const auto above = [&](int32_t a, int32_t b) {
@@ -230,8 +230,8 @@ void SoftmaxBackward(const RouteBackwardCall& call, int64_t begin, int64_t end) 
       sum += row[static_cast<size_t>(chosen[k])];
       mean += row[static_cast<size_t>(chosen[k])] * dweights[k];
     }
-    // Normalised weights are a softmax over the chosen experts alone, which the others do not
-    // affect.
+    // Normalised weights are a softmax over the chosen experts alone. The logits of other experts
+    // do not affect them.
     const float divisor = call.how.normalize ? sum : 1.0f;
     std::vector<float> weights = call.how.normalize ? std::vector<float>(row.size()) : row;
     std::vector<float> gradient(row.size());

@@ -98,8 +98,9 @@ constexpr GgufGroup GgufGroupOf(const uint8_t* block, int group) {
 // two runs.
 inline constexpr int kGgufRun = 16;
 
-// Where the codes of a run are in a block. That of element i is (block[lower + i] >> shift & mask)
-// | (block[upper + i] >> upper_shift & kGgufUpperMask) << kGgufUpperPlace.
+// The position of a run's codes in a block. The code of element i is
+//   (block[lower + i] >> shift & mask)
+//   | (block[upper + i] >> upper_shift & kGgufUpperMask) << kGgufUpperPlace.
 struct GgufRun {
   int lower = 0;
   int shift = 0;
@@ -108,8 +109,8 @@ struct GgufRun {
   int upper_shift = 0;
 };
 
-// Formats that store fifth bits as a mask of 32 bits: that of element i of a run is in byte upper +
-// i / 8 instead.
+// True for formats that store the fifth bits of the codes in a 32-bit mask. There the upper bit of
+// element i of a run is in byte upper + i / 8 instead.
 template <PackedFormat Format>
 inline constexpr bool kHasFifths = Format == PackedFormat::kQ5_0 || Format == PackedFormat::kQ5_1;
 

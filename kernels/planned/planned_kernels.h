@@ -24,8 +24,8 @@ struct KernelCost {
   bool hides_memory = true;
   int launches = 1;
   int64_t scratch = 0;  // bytes of workspace
-  // Where the scratch lies. A CPU has one block for each place, which grows to the largest call and
-  // stays. On a GPU, scratch lives as long as the call.
+  // The memory that the scratch is allocated in. A CPU keeps one block for each place, which grows
+  // to the largest call. On a GPU, scratch is freed after the call.
   enum Place { kShared, kMatmuls } place = kShared;
 };
 

@@ -78,9 +78,9 @@ class Linear : public PackingModule {
   bool uses_fp8() const { return uses_fp8_; }
 
  protected:
-  // Multiplies x by `parts`, the layer's parts, perhaps without their biases, adds the biases, and
-  // applies `activation`. x must have the type that the hooks ask for. `is_read` is that of
-  // LinearOp.
+  // Multiplies x by `parts`, adds their biases, and applies `activation`. `parts` are the layer's
+  // parts, and the caller may have removed their biases. x must have the dtype that the hooks
+  // request. `is_read` is that of LinearOp.
   absl::StatusOr<Value> Matmul(Context& context, const Value& x,
                                const std::vector<LinearPart>& parts, Activation activation,
                                bool is_read = true);

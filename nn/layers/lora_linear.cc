@@ -53,9 +53,9 @@ absl::Status CheckTargets(const Module& model, const LoraOptions& options) {
   return absl::OkStatus();
 }
 
-// Matches modules by the end of their names, as PEFT does: "norm" matches all norms. A module that
-// contains others is not matched, even if it has parameters itself, as attention with sinks: PEFT
-// would train all that it contains.
+// Matches modules by the end of their names, as PEFT does: "norm" matches all norms. Never matches
+// a module that contains others, even if it has parameters itself (attention with sinks), because
+// PEFT would train everything inside it.
 absl::Status TrainSavedModules(const Module& model, const LoraOptions& options) {
   if (options.modules_to_save.empty()) return absl::OkStatus();
   std::set<absl::string_view> adapted;

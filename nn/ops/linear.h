@@ -55,10 +55,10 @@ absl::StatusOr<Value> LinearOp(Context& context, const Value& x, absl::Span<cons
                                WeightLayout layout, Activation activation = Activation::kNone,
                                bool is_read = true);
 
-// The functions below are for operations with the same matmuls.
+// The functions below are for other operations that contain these matmuls.
 //
-// The backward of the parts' matmuls with x: adds to the gradients of weights and biases, and to
-// that of x unless `x_node` is null.
+// Backward of the matmuls of x with the parts. Adds to the gradients of weights and biases, and to
+// the gradient of x unless `x_node` is null.
 absl::Status LinearBackward(Context& context, absl::Span<const LinearPart> parts,
                             WeightLayout layout, const Tensor& x, GradientNode* x_node,
                             const Tensor& dy);

@@ -14,9 +14,9 @@
 
 namespace zeroth {
 
-// x [.., dim] → logits, fp32 [.., experts], of a router's weight [experts, dim] and bias [experts]
-// or nullptr, whatever the type of x and of the weight: neither the logits nor their gradient are
-// rounded to it, and backward's matmuls have fp32 operands. For fp32 it is LinearOp.
+// Computes a router's logits, fp32 [.., experts], from x [.., dim], weight [experts, dim] and bias
+// [experts] or nullptr. Neither the logits nor their gradient are rounded to the dtype of x or of
+// the weight, and backward's matmuls have fp32 operands. With fp32 x and weight this is LinearOp.
 absl::StatusOr<Value> Fp32RouterOp(Context& context, const Value& x, Parameter& weight,
                                    Parameter* bias = nullptr);
 

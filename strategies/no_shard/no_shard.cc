@@ -1,8 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // Plain data parallelism (DDP): parameters, gradients and optimizer state are replicated, and
-// gradients all-reduced in backward. Parameter::data() is still cleared when the step ends, so that
-// use outside of a pass is an error as under other strategies.
+// backward all-reduces the gradients. Parameter::data() is still cleared when the step ends, so
+// using it outside a pass is an error, as under other strategies.
 
 #include "zeroth/strategies/strategy.h"
 

@@ -30,13 +30,13 @@ struct TopKOptions {
 };
 
 // Writes the directory, for every window of the data without shuffling. Returns the number of
-// windows. InvalidArgument for a k outside of 1 to the vocabulary or kMostTeacherTokens;
+// windows. InvalidArgument if k is not between 1 and the vocabulary's size or kMostTeacherTokens;
 // AlreadyExists if the directory exists.
 absl::StatusOr<int64_t> WriteTopK(const Mixture& data, const TopKOptions& options,
                                   LogitsFunction logits);
 
-// Finds the largest logits, of equal ones the first, and writes their indices, ascending, and
-// log-probabilities. `ids` and `log_probs` have k places.
+// Finds the k largest logits; of equal logits, the one with the lower index wins. Writes their
+// indices, ascending, and log-probabilities. `ids` and `log_probs` have k elements.
 void FindTopK(absl::Span<const float> logits, absl::Span<int32_t> ids, absl::Span<float> log_probs);
 
 }  // namespace zeroth

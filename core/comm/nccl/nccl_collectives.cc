@@ -21,8 +21,8 @@ namespace {
 // Up to this many bytes from all ranks together, one exchange is faster than two.
 constexpr int64_t kSmallAllReduceBytes = 256 << 10;
 
-// Returns the reduction that `collective` asks for, into all of its recv. The caller sets where the
-// ranks' elements are.
+// Returns the reduction of `collective`, which writes its whole recv buffer. The caller sets the
+// addresses of the ranks' elements.
 StridedReduction ReductionOf(const Collective& collective) {
   StridedReduction reduction;
   reduction.destination = collective.recv.data;

@@ -253,7 +253,7 @@ absl::StatusOr<char*> NcclCommunicator::Scratch(size_t bytes, cuda::CudaStream& 
 
 absl::Status NcclCommunicator::InGroup(absl::string_view name, GroupedCalls calls) {
   return handle_->Call(name, [&](ncclComm_t communicator) {
-    // The first error of the calls. The group is ended whatever they return.
+    // Has the first error of the calls. The group is ended even after an error.
     ncclResult_t result = ncclGroupStart();
     calls(communicator, [&](ncclResult_t called) {
       if (result == ncclSuccess && called != ncclInProgress) result = called;

@@ -108,7 +108,7 @@ class HandleSet {
   // first. AbortAll returns once they are stopped: then the threads that wait for the device learn
   // that the world has broken, and drop their graphs.
   void AbortAll();
-  // Waits until all communicators are freed that AbortAll started to free, on whatever thread.
+  // Waits until all communicators are freed that AbortAll started to free, on any thread.
   void AwaitFreed();
   // Says which aborts are unfinished, for error messages; empty if none is.
   std::string Unfinished() const;

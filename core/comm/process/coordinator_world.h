@@ -133,9 +133,9 @@ class CoordinatorWorld {
   void Settle();
   // Breaks the world if a rank has waited for too long.
   void TimeOutWaits(Clock::time_point now);
-  // Returns text for a timeout's message that names the ranks that have been silent for so long
-  // that their processes cannot be running; empty if there are none. The waiting ranks may not know
-  // them: each sees only a transfer that does not end, or misses a rank that itself waits.
+  // Returns text for a timeout's message that names the ranks whose last message is so old that
+  // their processes cannot be running; empty if there are none. A waiting rank may be unable to
+  // name them: it sees only a transfer that does not end, or a missing rank that is waiting too.
   std::string DescribeSilentRanks(Clock::time_point now) const;
   // Adds that text to a timeout that breaks the world.
   absl::Status WithSilentRanks(const absl::Status& status, Clock::time_point now) const;

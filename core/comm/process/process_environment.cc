@@ -85,8 +85,8 @@ std::optional<int> TasksOfStep(const Lookup& lookup) {
 
 absl::StatusOr<std::optional<int>> ReadLocalWorldSize(const Lookup& lookup, const Names& names,
                                                       int world_size) {
-  // SLURM_NTASKS_PER_NODE is what the user has asked for, if anything, and perhaps for a whole job.
-  // A step or its last node may have fewer ranks.
+  // SLURM_NTASKS_PER_NODE is not used: it is the number that the user requested, if any, and may be
+  // that of the whole job. A step or its last node may have fewer ranks.
   if (names.launcher == kSrun.launcher) {
     const std::optional<int> tasks = TasksOfStep(lookup);
     if (tasks.has_value() && *tasks >= 1 && *tasks <= world_size) return tasks;

@@ -198,7 +198,7 @@ class CudaEvent final : public Event {
   const StreamState& state() const { return *state_; }
   const Conditions& conditions() const { return conditions_; }
   const std::shared_ptr<Playback>& playback() const { return playback_; }
-  // For an event of a recording: the event that stands for it outside of the recording.
+  // For an event of a recording: the event that other streams wait for when the recording plays.
   absl::StatusOr<std::shared_ptr<Event>> EndOfPlay() const {
     std::shared_ptr<Event> end = playback_->last();
     if (end != nullptr) return end;

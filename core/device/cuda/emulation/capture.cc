@@ -80,7 +80,7 @@ class Capture {
     }
   }
 
-  // True if what the origin has captured comes after everything else.
+  // True if every captured node precedes the origin stream's last one, so no stream is unjoined.
   bool IsJoined() const {
     std::vector<bool> reached(graph_.nodes.size(), false);
     for (const size_t node : Last(origin_)) reached[node] = true;
