@@ -73,8 +73,9 @@ class Renderer {
 
   // Namespaces are not elements of others, which could then hold themselves.
   JinjaValue AsElement(JinjaValue value) {
-    if (value.Is(Kind::kNamespace)) Fail("a namespace in another value is not known here");
-    return value;
+    if (!value.Is(Kind::kNamespace)) return value;
+    Fail("a namespace in another value is not known here");
+    return {};
   }
 
   void Assign(const JinjaNode& target, JinjaValue value) {
