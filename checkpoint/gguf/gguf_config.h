@@ -222,7 +222,7 @@ GgufVocabulary ByteVocabulary();
 
 // Reads the tokenizer of a Hugging Face directory; empty if it has none. `bos` and `eos` are those
 // of tokenizer_config.json, or of a tokenizer.model. InvalidArgument, naming the file, for ids that
-// repeat or leave gaps and for malformed merges. Unimplemented for other encoders (unigram models,
+// repeat and for malformed merges. Unimplemented for other encoders (unigram models,
 // WordPiece), for splitting rules and normalizers that llama.cpp does not have, and for merges that
 // SentencePiece's scores cannot express.
 absl::StatusOr<std::optional<GgufVocabulary>> ReadHfVocabulary(const std::string& directory);

@@ -210,8 +210,14 @@ absl::Status SetTokens(const HfTokenizer& files, GgufVocabulary* result) {
   }
   for (const auto& [id, token] : tokens) {
     const size_t next = result->tokens.size();
-    if (static_cast<size_t>(id) != next) {
-      return InvalidArgument("no token has the id ", next, ", but one has ", id);
+    if (id < 0 || static_cast<size_t>(id) > 2 * tokens.size() + 1024) {
+      return InvalidArgument("token ", Excerpt(token.first), " has id ", id,
+                             ", far from the others");
+    }
+    // llama.cpp's converter fills gaps in the same way.
+    for (size_t gap = next; gap < static_cast<size_t>(id); ++gap) {
+      result->tokens.push_back(absl::StrCat("[PAD", gap, "]"));
+      result->types.push_back(GgufTokenType::kUnused);
     }
     result->tokens.emplace_back(token.first);
     result->types.push_back(token.second);

@@ -155,7 +155,13 @@ TEST(GgufTokenizerTest, RefusesOtherTokenizersAndDamagedFiles) {
   EXPECT_THAT(message(with("/model/vocab/a", 2)), HasSubstr("have the same id, 2"));
   EXPECT_THAT(message(with("/model/vocab/a", -1)), HasSubstr("has id -1"));
   EXPECT_THAT(message(with("/model/vocab/a", 1e300)), HasSubstr("has id 1e+300"));
-  EXPECT_THAT(message(with("/model/vocab/a", 9)), HasSubstr("no token has the id 0"));
+  EXPECT_THAT(message(with("/model/vocab/a", 5000)), HasSubstr("\"a\" has id 5000, far from"));
+  dir.Write("tokenizer.json", with("/model/vocab/a", 9).dump());
+  const auto gaps = ReadHfVocabulary(dir.path());
+  ASSERT_TRUE(gaps.ok()) << gaps.status();
+  EXPECT_EQ((*gaps)->tokens.at(0), "[PAD0]");
+  EXPECT_EQ((*gaps)->types.at(0), GgufTokenType::kUnused);
+  EXPECT_EQ((*gaps)->tokens.at(9), "a");
   EXPECT_THAT(message(with("/model/vocab", "a")), HasSubstr("\"vocab\" is not an object"));
   EXPECT_THAT(message(with("/model/merges/0", "ab")),
               HasSubstr("merge 1 is neither \"left right\""));

@@ -17,7 +17,8 @@
 
 namespace zeroth {
 
-// Puts the tokens into the order of their ids. InvalidArgument for ids that repeat or leave gaps.
+// Puts the tokens into the order of their ids, with unused ones in the gaps. InvalidArgument for
+// ids that repeat or are far from the others.
 absl::Status SetTokens(const HfTokenizer& files, GgufVocabulary* result);
 
 // The vocabulary of a tokenizer.json with byte fallback, which transformers makes of a
