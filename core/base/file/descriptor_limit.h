@@ -10,4 +10,7 @@ namespace zeroth {
 // Never lowers it. Returns the soft limit that then holds.
 uint64_t RaiseDescriptorLimit(uint64_t wanted);
 
+// Returns the number of files and sockets that the process has open; 0 if /proc does not say it.
+uint64_t OpenDescriptors();
+
 }  // namespace zeroth

@@ -133,8 +133,12 @@ class PendingCall {
     ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LocalMover> mover, NewLocalMover(stream));
     ZEROTH_ASSIGN_OR_RETURN(buffers_.ready, stream.Record());
     ZEROTH_RETURN_IF_ERROR(calls_.Arrive(rank_, collective_.call, buffers_));
-    absl::Status status = EnqueueShare(calls_.buffers(), *mover, stream);
-    calls_.Finish(rank_, /*wait_for_all=*/true);
+    absl::Status status;
+    {
+      // Peers wait for this even if memory runs out.
+      const absl::Cleanup finish = [this] { calls_.Finish(rank_, /*wait_for_all=*/true); };
+      status = EnqueueShare(calls_.buffers(), *mover, stream);
+    }
     // A peer may read and write this rank's buffers until its own share is done.
     for (int peer = 0; peer < calls_.size() && status.ok(); ++peer) {
       if (peer != rank_ && group_->share_done(peer) != nullptr) {

@@ -25,16 +25,18 @@ Coordinator::Coordinator(std::string address, int port, Socket stop) noexcept
     : address_(std::move(address)), port_(port), stop_(std::move(stop)) {}
 
 absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(const Options& options) {
-  // Beside a connection for each rank: some that have not joined, and files. It works with few.
+  // Beside a connection for each rank and the files that are open, such as those of the data: some
+  // connections that have not joined, and more files. It works with few.
   constexpr uint64_t kWanted = 256;
   constexpr uint64_t kNeeded = 32;
   const auto ranks = static_cast<uint64_t>(options.world_size);
-  const uint64_t limit = RaiseDescriptorLimit(ranks + kWanted);
-  if (limit < ranks + kNeeded) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("rank 0 needs a connection for each of ", ranks, " ranks and ", kNeeded,
-                     " other files, but this process may open only ", limit,
-                     "; raise the hard limit (ulimit -Hn, or LimitNOFILE of the service)"));
+  const uint64_t open = OpenDescriptors();
+  const uint64_t limit = RaiseDescriptorLimit(open + ranks + kWanted);
+  if (limit < open + ranks + kNeeded) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "rank 0 needs a connection for each of ", ranks, " ranks and ", kNeeded,
+        " other files beside the ", open, " that are open, but this process may open only ", limit,
+        "; raise the hard limit (ulimit -Hn, or LimitNOFILE of the service)"));
   }
   ZEROTH_ASSIGN_OR_RETURN(Listener listener,
                           Listen(options.host, options.port, options.others_elsewhere));
