@@ -213,6 +213,7 @@ absl::StatusOr<std::optional<int32_t>> HfTokenizer::Named(const char* key) const
   const Json& token = field.is_object() ? FieldOf(field, "content") : field;
   if (!token.is_string()) return std::nullopt;
   const auto& spelling = token.get_ref<const std::string&>();
+  if (spelling.empty()) return std::nullopt;  // no token, as in transformers
   if (const auto id = Find(spelling)) return id;
   return InvalidArgument("tokenizer_config.json has ", key, " ", Excerpt(spelling),
                          ", which is not in the vocabulary");

@@ -359,6 +359,12 @@ TEST(SentencePieceTest, TheConfigSaysWhichTokensBeginAndEndAText) {
   const int32_t size = (*plain)->vocab_size();
   EXPECT_EQ((*plain)->begin_of_text(), 1);
   EXPECT_EQ((*plain)->end_of_text(), 2);
+  // transformers skips a token without a spelling.
+  dir.Write("tokenizer_config.json", R"({"bos_token": "", "eos_token": ""})");
+  const auto unnamed = OpenTokenizer(dir.path());
+  ASSERT_TRUE(unnamed.ok()) << unnamed.status();
+  EXPECT_EQ((*unnamed)->begin_of_text(), 1);
+  EXPECT_EQ((*unnamed)->end_of_text(), 2);
   dir.Write("tokenizer_config.json",
             R"({"add_bos_token": false, "add_eos_token": true, "eos_token": "<|im_end|>"})");
   const auto chatml = OpenTokenizer(dir.path());
