@@ -134,13 +134,13 @@ absl::Status AppendedFile::Sync() {
 
 absl::StatusOr<MetricsWriter> MetricsWriter::Create(const std::string& path) {
   ZEROTH_ASSIGN_OR_RETURN(AppendedFile file, AppendedFile::Open(path, O_TRUNC));
-  return MetricsWriter(std::move(file));
+  return MetricsWriter(path, std::move(file));
 }
 
-absl::StatusOr<MetricsWriter> MetricsWriter::Resume(const std::string& path, int64_t step,
-                                                    bool goes_on) {
+absl::StatusOr<MetricsWriter> MetricsWriter::Resume(const std::string& path, int64_t step) {
   std::string kept;
-  nlohmann::json summary;
+  std::string summary;
+  nlohmann::json earlier;
   bool has_step = false;
   bool has_evaluation = false;
   const absl::StatusOr<std::string> before = ReadFile(path, SIZE_MAX);
@@ -154,7 +154,9 @@ absl::StatusOr<MetricsWriter> MetricsWriter::Resume(const std::string& path, int
                                            : json.value("step", nlohmann::json());
     if (!last.is_number_integer() || last.get<int64_t>() > step) continue;
     if (is_summary) {
-      summary = json["summary"];
+      if (last.get<int64_t>() < step) continue;
+      summary = absl::StrCat(line, "\n");
+      earlier = json["summary"];
       continue;
     }
     absl::StrAppend(&kept, line, "\n");
@@ -162,11 +164,12 @@ absl::StatusOr<MetricsWriter> MetricsWriter::Resume(const std::string& path, int
     has_step = has_step || json.contains("loss");
     has_evaluation = has_evaluation || json.contains("eval_loss");
   }
-  ZEROTH_RETURN_IF_ERROR(ReplaceFile(path, kept));
+  ZEROTH_RETURN_IF_ERROR(ReplaceFile(path, absl::StrCat(kept, summary)));
   ZEROTH_ASSIGN_OR_RETURN(AppendedFile file, AppendedFile::Open(path, 0));
-  MetricsWriter writer(std::move(file));
+  MetricsWriter writer(path, std::move(file));
   writer.lacks_evaluation_ = has_step && !has_evaluation;
-  if (!goes_on) writer.earlier_summary_ = std::move(summary);
+  writer.earlier_summary_ = std::move(earlier);
+  if (!summary.empty()) writer.lines_ = std::move(kept);
   return writer;
 }
 
@@ -238,15 +241,35 @@ absl::Status MetricsWriter::Write(const StepMetrics& metrics) {
   if (metrics.late.has_value()) {
     absl::StrAppend(&line, ", \"late\": ", Dump(StragglerJson(*metrics.late)));
   }
-  return file_.Append(absl::StrCat("{", line, "}\n"));
+  line = absl::StrCat("{", line, "}\n");
+  return lines_.has_value() ? DropSummary(line) : Append(line);
 }
 
 absl::Status MetricsWriter::Write(const EvaluationMetrics& metrics) {
-  return file_.Append(absl::StrCat("{", Members(NumbersOf(metrics)), "}\n"));
+  return Append(absl::StrCat("{", Members(NumbersOf(metrics)), "}\n"));
 }
 
 absl::Status MetricsWriter::WriteSummary(const nlohmann::json& summary) {
-  return file_.Append(Dump({{"summary", summary}}) + "\n");
+  const std::string line = Dump({{"summary", summary}}) + "\n";
+  return lines_.has_value() ? DropSummary(line) : Append(line);
+}
+
+absl::Status MetricsWriter::Append(absl::string_view line) {
+  if (lines_.has_value()) absl::StrAppend(&*lines_, line);
+  return file_.Append(line);
+}
+
+absl::Status MetricsWriter::DropSummary(absl::string_view last) {
+  const auto replace = [&]() -> absl::Status {
+    ZEROTH_RETURN_IF_ERROR(ReplaceFile(path_, absl::StrCat(*lines_, last)));
+    ZEROTH_ASSIGN_OR_RETURN(file_, AppendedFile::Open(path_, 0));
+    lines_.reset();
+    return absl::OkStatus();
+  };
+  const absl::Status status = replace();
+  // The line follows the summary then. Readers take the last summary.
+  if (!status.ok()) Append(last).IgnoreError();
+  return status;
 }
 
 nlohmann::json StragglerJson(const Straggler& late) {

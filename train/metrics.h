@@ -100,15 +100,16 @@ class MetricsWriter {
   // Replaces the file. The error names the path and the reason.
   static absl::StatusOr<MetricsWriter> Create(const std::string& path);
 
-  // Keeps the lines of steps up to `step`. Drops the summary and the lines of later steps, which
-  // the resumed run writes again. The old file stays until the new one is complete.
-  static absl::StatusOr<MetricsWriter> Resume(const std::string& path, int64_t step, bool goes_on);
+  // Keeps the lines of steps up to `step`, and drops those of later steps, which the resumed run
+  // writes again. An earlier summary of these steps stays in the file until this run writes a step
+  // or a summary, so that a run which dies before that has lost nothing. The old file stays until
+  // the new one is complete.
+  static absl::StatusOr<MetricsWriter> Resume(const std::string& path, int64_t step);
 
   // After Resume: true if the last step that was kept has a line, but no evaluation.
   bool lacks_evaluation() const { return lacks_evaluation_; }
 
-  // After Resume of a run that does not go on with further steps: the summary that was dropped, for
-  // the end of this run; null if there was none.
+  // After Resume: the earlier summary of the steps that were kept; null if there was none.
   const nlohmann::json& earlier_summary() const { return earlier_summary_; }
 
   // Unknown numbers have no key in the line.
@@ -120,11 +121,19 @@ class MetricsWriter {
   absl::Status Sync() { return file_.Sync(); }
 
  private:
-  explicit MetricsWriter(AppendedFile file) : file_(std::move(file)) {}
+  MetricsWriter(std::string path, AppendedFile file)
+      : path_(std::move(path)), file_(std::move(file)) {}
 
+  absl::Status Append(absl::string_view line);
+  // Replaces the file by `lines_`, which has no earlier summary, and `last`.
+  absl::Status DropSummary(absl::string_view last);
+
+  std::string path_;
   AppendedFile file_;
   bool lacks_evaluation_ = false;
   nlohmann::json earlier_summary_;
+  // While the earlier summary is in the file: all other lines.
+  std::optional<std::string> lines_;
 };
 
 nlohmann::json StragglerJson(const Straggler& late);

@@ -101,15 +101,15 @@ TEST(MetricsTest, AResumedFileSaysWhetherItsLastStepWasEvaluated) {
     }
   }
   ASSERT_TRUE(writer->WriteSummary({{"steps", 3}}).ok());
-  EXPECT_TRUE(MetricsWriter::Resume(path, 3, true)->lacks_evaluation());
-  EXPECT_FALSE(MetricsWriter::Resume(path, 2, true)->lacks_evaluation());
+  EXPECT_TRUE(MetricsWriter::Resume(path, 3)->lacks_evaluation());
+  EXPECT_FALSE(MetricsWriter::Resume(path, 2)->lacks_evaluation());
   std::ifstream file(path);
   std::string line;
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(std::getline(file, line));
   EXPECT_EQ(line, R"({"step": 2, "eval_loss": 0.1, "ema_eval_loss": 0.3})");
   EXPECT_FALSE(std::getline(file, line)) << line;
   // Nothing is missing in a file that this run did not begin.
-  EXPECT_FALSE(MetricsWriter::Resume(path + "_new", 2, true)->lacks_evaluation());
+  EXPECT_FALSE(MetricsWriter::Resume(path + "_new", 2)->lacks_evaluation());
 }
 
 TEST(MetricsTest, WhatIsNotFiniteIsStillJson) {
@@ -175,7 +175,7 @@ TEST(MetricsTest, AResumedRunWritesItsStepsAgain) {
     return all;
   };
   {
-    absl::StatusOr<MetricsWriter> writer = MetricsWriter::Resume(path, 3, true);
+    absl::StatusOr<MetricsWriter> writer = MetricsWriter::Resume(path, 3);
     ASSERT_TRUE(writer.ok()) << writer.status();
     for (int i = 1; i <= 5; ++i) {
       StepMetrics metrics;
@@ -187,15 +187,30 @@ TEST(MetricsTest, AResumedRunWritesItsStepsAgain) {
   const std::vector<std::string> before = lines();
   ASSERT_EQ(before.size(), 6u);
   {
-    absl::StatusOr<MetricsWriter> writer = MetricsWriter::Resume(path, 5, /*goes_on=*/false);
+    // A run that dies before it writes anything has lost nothing.
+    EXPECT_TRUE(MetricsWriter::Resume(path, 5).ok());
+    EXPECT_EQ(lines(), before);
+    absl::StatusOr<MetricsWriter> writer = MetricsWriter::Resume(path, 5);
     ASSERT_TRUE(writer.ok()) << writer.status();
-    EXPECT_EQ(lines().size(), 5u) << "the summary stays the last line";
+    ASSERT_TRUE(writer->Write(EvaluationMetrics{5, 0.5f, std::nullopt}).ok());
+    EXPECT_EQ(lines().size(), 7u);
+    EXPECT_EQ(lines()[5], before[5]) << "until there is another one";
     ASSERT_TRUE(writer->WriteSummary(writer->earlier_summary()).ok());
+    EXPECT_EQ(lines().size(), 7u);
+    EXPECT_EQ(lines().back(), before.back()) << "the summary is the last line";
   }
-  EXPECT_EQ(lines(), before);
+  {
+    absl::StatusOr<MetricsWriter> writer = MetricsWriter::Resume(path, 5);
+    ASSERT_TRUE(writer.ok()) << writer.status();
+    StepMetrics metrics;
+    metrics.step = 6;
+    ASSERT_TRUE(writer->Write(metrics).ok());
+    EXPECT_EQ(lines().size(), 7u) << "the summary of step 5 is gone";
+    EXPECT_NE(lines().back().find("\"step\": 6"), std::string::npos) << lines().back();
+  }
   std::ofstream(path, std::ios::app) << "{\"step\": 6, \"lo";
   {
-    absl::StatusOr<MetricsWriter> writer = MetricsWriter::Resume(path, 3, true);
+    absl::StatusOr<MetricsWriter> writer = MetricsWriter::Resume(path, 3);
     ASSERT_TRUE(writer.ok()) << writer.status();
     StepMetrics metrics;
     metrics.step = 4;

@@ -112,7 +112,9 @@ absl::Status RankRun::SetUpAndTrain() {
   const bool interrupted = failure_.ok() && interrupted_;
   // Only a finished run writes final/.
   if (!interrupted_) ZEROTH_RETURN_IF_ERROR(HandleReport(store_->Export()));
-  if (reporter_ != nullptr) reporter_->WriteSummary(interrupted, seconds);
+  if (reporter_ != nullptr) {
+    reporter_->WriteSummary(interrupted, !failure_.ok(), skipped_steps_, seconds);
+  }
   if (failure_.ok() && !interrupted) ShowSample(step).IgnoreError();
   if (reporter_ != nullptr) {
     std::vector<std::string> saved;

@@ -76,10 +76,9 @@ absl::StatusOr<std::unique_ptr<Reporter>> Reporter::Create(const RunSpec& spec,
   std::optional<MetricsWriter> metrics;
   if (!spec.only_evaluates()) {
     const std::string path = absl::StrCat(out, "/", kMetricsFile);
-    const bool goes_on = first_step < steps;
-    ZEROTH_ASSIGN_OR_RETURN(MetricsWriter writer,
-                            first_step > 0 ? MetricsWriter::Resume(path, first_step, goes_on)
-                                           : MetricsWriter::Create(path));
+    ZEROTH_ASSIGN_OR_RETURN(MetricsWriter writer, first_step > 0
+                                                      ? MetricsWriter::Resume(path, first_step)
+                                                      : MetricsWriter::Create(path));
     metrics.emplace(std::move(writer));
   }
   ProgressOptions progress;
@@ -182,14 +181,15 @@ void Reporter::Warn(const absl::Status& status) {
 
 void Reporter::SyncMetrics() { Written(metrics_->Sync()); }
 
-void Reporter::WriteSummary(bool interrupted, double seconds) {
+void Reporter::WriteSummary(bool interrupted, bool failed, int64_t skipped_steps, double seconds) {
   progress_.Finish();
-  // A run that has made its steps before keeps their summary, but may end in another way.
-  if (nlohmann::json earlier = metrics_->earlier_summary(); earlier.is_object()) {
+  const bool has_steps = last_.step > first_step_;
+  // A run that made its steps before keeps their summary, but may end in another way.
+  if (nlohmann::json earlier = metrics_->earlier_summary(); !has_steps && earlier.is_object()) {
     earlier["interrupted"] = interrupted;
+    earlier["failed"] = failed;
     return Written(metrics_->WriteSummary(earlier));
   }
-  if (last_.step == first_step_) return;
   const ShardingStats stats = trainer_.sharding().stats();
   nlohmann::json memory;
   for (int i = 0; i < kMemoryCategoryCount; ++i) {
@@ -206,8 +206,9 @@ void Reporter::WriteSummary(bool interrupted, double seconds) {
   const std::optional<Straggler> late = late_.worst();
   Written(metrics_->WriteSummary({{"steps", last_.step},
                                   {"interrupted", interrupted},
-                                  {"skipped_steps", last_.skipped_steps},
-                                  {"loss", last_.loss},
+                                  {"failed", failed},
+                                  {"skipped_steps", skipped_steps},
+                                  {"loss", has_steps ? nlohmann::json(last_.loss) : nullptr},
                                   {"seconds", seconds},
                                   {"tokens", tokens},
                                   {"tokens_per_second", seconds > 0 ? tokens / seconds : 0.0},

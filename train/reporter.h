@@ -46,7 +46,8 @@ class Reporter {
   void Warn(const absl::Status& status);
   // Makes the metrics of the steps so far survive a power failure.
   void SyncMetrics();
-  void WriteSummary(bool interrupted, double seconds);
+  // Writes the last line of metrics.jsonl. `skipped_steps` counts those of earlier runs, too.
+  void WriteSummary(bool interrupted, bool failed, int64_t skipped_steps, double seconds);
   // `how` is "done" or another end of the run; `saved` names the output besides the metrics, such
   // as "model in run/final", and `advice` is the next thing to do, or empty.
   void PrintEnd(const std::string& how, double seconds, const std::vector<std::string>& saved,

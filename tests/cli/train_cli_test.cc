@@ -380,6 +380,19 @@ TEST(TrainCliTest, ASignalEndsAnEvaluationWhichTheResumedRunMakesUpFor) {
   EXPECT_TRUE(fs::exists(out / "step-00000001"));
   EXPECT_EQ(lines[1]["summary"]["interrupted"], true);
   EXPECT_FALSE(fs::exists(out / "final"));
+  // A signal in the evaluation that a resumed run makes up: no step is made.
+  const fs::path again = Scratch() / "again";
+  const pid_t second =
+      Start(With(flags, {"--steps=100", "--eval_batches=1000000", "--resume=auto"}), again);
+  ASSERT_GT(second, 0);
+  for (int i = 0; i < 6000 && Logs(again).find("strategy") == std::string::npos; ++i) usleep(10000);
+  ASSERT_EQ(kill(second, SIGTERM), 0);
+  EXPECT_EQ(Wait(second), kInterrupted) << Logs(again);
+  lines = Metrics(out);
+  ASSERT_EQ(lines.size(), 2u) << Logs(again);
+  EXPECT_EQ(lines[1]["summary"]["steps"], 1);
+  EXPECT_EQ(lines[1]["summary"]["interrupted"], true);
+  EXPECT_EQ(lines[1]["summary"]["failed"], false);
   // No step is left: the run evaluates, exports, and ends with the summary of its steps.
   const Outcome ended = RunTrainer(With(flags, {"--steps=1", "--eval_batches=2", "--resume=auto"}));
   EXPECT_EQ(ended.exit_code, 0) << ended.output;

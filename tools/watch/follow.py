@@ -318,7 +318,8 @@ class Follower:
         self.end = None  # a summary before the last line is that of a run that was resumed
         if isinstance(entry.get("summary"), dict):
             self.summary = numbers_of(entry["summary"])
-            self.end = "interrupted" if entry["summary"].get("interrupted") else "finished"
+            failed = entry["summary"].get("failed")
+            self.end = "failed" if failed else "interrupted" if entry["summary"].get("interrupted") else "finished"
             return
         step = entry.pop("step", None)
         kind = "eval_step" if "eval_loss" in entry else "step"

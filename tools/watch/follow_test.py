@@ -126,8 +126,8 @@ def line(step, loss=1.0, **more):
     return json.dumps(dict(step=step, loss=loss, **more)) + "\n"
 
 
-def summary(steps, interrupted=False):
-    return json.dumps({"summary": {"steps": steps, "interrupted": interrupted, "loss": 0.5}}) + "\n"
+def summary(steps, interrupted=False, failed=False):
+    return json.dumps({"summary": {"steps": steps, "interrupted": interrupted, "failed": failed, "loss": 0.5}}) + "\n"
 
 
 def free_port():
@@ -252,6 +252,12 @@ class FollowTest(unittest.TestCase):
         follower = self.start("prometheus")
         self.wait_for('state="interrupted"} 1')
         self.assertEqual(self.end(follower)[0], 75)
+
+    def test_a_run_that_ends_with_an_error(self):
+        self.append(line(1) + summary(1, failed=True))
+        follower = self.start("prometheus")
+        self.wait_for('state="failed"} 1')
+        self.assertEqual(self.end(follower)[0], 1)
 
     def test_a_run_that_dies(self):
         self.append(line(1))

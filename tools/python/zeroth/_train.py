@@ -115,8 +115,9 @@ class Run:
     def wait(self) -> Dict[str, Any]:
         """Waits for the end of the run, and returns its summary, the last line of metrics.jsonl.
 
-        The summary has "steps", "loss", "interrupted", "seconds", "tokens_per_second", "memory_peak_bytes" and so on.
-        It is empty if the run has made no step. Raises Error if the run failed.
+        The summary has "steps", "loss", "interrupted", "failed", "seconds", "tokens_per_second", "memory_peak_bytes" and so on.
+        A resumed run without a step of its own returns the earlier run's summary; "loss" is None if there is none.
+        Raises Error if the run failed.
         """
         try:
             self._process.wait()
