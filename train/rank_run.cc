@@ -20,13 +20,10 @@
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/agree.h"
 #include "zeroth/core/comm/process/process_environment.h"
-#include "zeroth/kernels/attention/attention.h"
-#include "zeroth/nn/layers/attention.h"
 #include "zeroth/options/option_registry.h"
 #include "zeroth/options/trainer_options.h"
 #include "zeroth/plan/machine_measure.h"
 #include "zeroth/train/flight_record.h"
-#include "zeroth/train/interrupt.h"
 #include "zeroth/train/reference_losses.h"
 
 namespace zeroth {
@@ -81,7 +78,7 @@ absl::Status RankRun::SetUpAndTrain() {
     return BarrierAtEnd();
   }
   if (spec_.only_evaluates()) {
-    ZEROTH_ASSIGN_OR_RETURN(const bool evaluated, EvaluateAll(first_step_));
+    ZEROTH_ASSIGN_OR_RETURN(const bool evaluated, Evaluate(first_step_));
     if (evaluated) return absl::OkStatus();
     Say("interrupted: no evaluation loss");
     end_ = RunEnd::kInterrupted;
@@ -91,7 +88,7 @@ absl::Status RankRun::SetUpAndTrain() {
   int64_t step = first_step_;
   ZEROTH_ASSIGN_OR_RETURN(const bool misses_evaluation, ResumedBeforeEvaluation());
   if (misses_evaluation) {
-    ZEROTH_ASSIGN_OR_RETURN(const bool evaluated, EvaluateAll(step));
+    ZEROTH_ASSIGN_OR_RETURN(const bool evaluated, Evaluate(step));
     stop = !evaluated;
   }
   const Clock::time_point start = Clock::now();
@@ -162,8 +159,15 @@ absl::Status RankRun::SetUp() {
   }
   ZEROTH_RETURN_IF_ERROR(HashData());
   std::vector<std::string> notes;
-  ZEROTH_RETURN_IF_ERROR(ComputeReferences(notes));
-  if (interrupted_) return absl::OkStatus();
+  CachedReference reference;
+  if (options_.caches_reference()) {
+    ZEROTH_ASSIGN_OR_RETURN(reference, OpenCachedReference(
+                                           spec_, input_, *rank_, out(), Order(),
+                                           [this] { return WantsToStop(); }, trainer_));
+    interrupted_ = reference.interrupted;
+    if (interrupted_) return absl::OkStatus();
+    notes = std::move(reference.notes);
+  }
   ZEROTH_ASSIGN_OR_RETURN(
       trainer_,
       Trainer::Create(*rank_, std::move(model), TrainerOptionsFor(options_, trace_->timeline())));
@@ -179,11 +183,14 @@ absl::Status RankRun::SetUp() {
     eval_options.shuffle = false;  // every evaluation reads the same text
     eval_options.once = true;
     eval_options.documents = input_.eval_within_documents;
-    eval_options.reference = eval_reference_;
-    ZEROTH_ASSIGN_OR_RETURN(eval_loader_, DataLoader::Create(input_.eval_data, eval_options));
+    eval_options.reference = reference.eval_losses;
+    ZEROTH_ASSIGN_OR_RETURN(DataLoader held_out,
+                            DataLoader::Create(input_.eval_data, eval_options));
+    evaluator_.emplace(options_, std::move(held_out));
   }
-  ZEROTH_RETURN_IF_ERROR(FillOrResume(notes));
-  ZEROTH_ASSIGN_OR_RETURN(const std::string attention, DescribeAttention(trainer_->model()));
+  ZEROTH_RETURN_IF_ERROR(FillOrResume(reference.losses, notes));
+  ZEROTH_ASSIGN_OR_RETURN(const std::string attention,
+                          DescribeAttention(spec_, input_, rank_->kernels(), trainer_->model()));
   ZEROTH_ASSIGN_OR_RETURN(const double gemm_rate,
                           MeasureGemmRate(world_, device(), trainer_->kernels(),
                                           options_.mixed_precision().param_dtype));
@@ -206,7 +213,10 @@ absl::Status RankRun::SetUp() {
     if (data == nullptr) continue;
     for (std::string& note : data->notes()) notes.push_back(std::move(note));
   }
-  if (eval_loader_.has_value()) AddEvaluationNote(notes);
+  if (evaluator_.has_value()) {
+    std::string note = evaluator_->Note();
+    if (!note.empty()) notes.push_back(std::move(note));
+  }
   // The notes read the tokenizer's files, and only rank 0 prints them.
   const bool fine_tunes = !options_.init_from.empty() && !spec_.only_evaluates();
   if (fine_tunes && world_.rank() == 0) AddFineTuningNotes(notes);
@@ -275,14 +285,15 @@ absl::Status RankRun::HashData() {
   return absl::OkStatus();
 }
 
-absl::Status RankRun::FillOrResume(std::vector<std::string>& notes) {
+absl::Status RankRun::FillOrResume(std::shared_ptr<const ReferenceLosses> reference,
+                                   std::vector<std::string>& notes) {
   Resumed resumed;
   if (!options_.resume.empty()) {
     ZEROTH_ASSIGN_OR_RETURN(
         resumed, Resume(options_, out(), *trainer_, input_.source.Reader(options_.seed)));
   }
   LoaderOptions loader = LoaderOptionsFor(spec_, input_, world_.rank());
-  loader.reference = reference_;
+  loader.reference = std::move(reference);
   loader.teacher = input_.teacher;
   if (!resumed.progress.has_value()) {
     ZEROTH_RETURN_IF_ERROR(ExpectWeightsToQuantize(options_));
@@ -308,17 +319,6 @@ absl::Status RankRun::FillOrResume(std::vector<std::string>& notes) {
   batches_.emplace(std::move(batches), options_.grad_accum, first_step_, length_.steps);
   notes.insert(notes.end(), resumed.notes.begin(), resumed.notes.end());
   return absl::OkStatus();
-}
-
-absl::StatusOr<std::string> RankRun::DescribeAttention(const LanguageModel& model) const {
-  std::optional<AttentionShape> shape = FindAttentionShape(model);
-  if (!shape.has_value()) return "";
-  shape->batch = options_.batch_size;
-  shape->seq = options_.seq_len;
-  const bool within_documents =
-      spec_.only_evaluates() ? input_.eval_within_documents : input_.within_documents;
-  return kernels::DescribeAttention(rank_->kernels(), *shape,
-                                    options_.mixed_precision().param_dtype, within_documents);
 }
 
 DataOrder RankRun::Order() const {

@@ -18,6 +18,8 @@
 #include "zeroth/core/comm/communicator.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/data/loader.h"
+#include "zeroth/train/cached_reference.h"
+#include "zeroth/train/evaluator.h"
 #include "zeroth/train/interrupt.h"
 #include "zeroth/train/metrics.h"
 #include "zeroth/train/reporter.h"
@@ -55,31 +57,16 @@ class RankRun {
   absl::Status SetUp();
   // If ranks are processes, refuses those that have other flags or other data than rank 0.
   absl::Status CompareWithRankZero();
-  // Initializes or loads the state, and opens the data at the right position. Adds lines to print.
-  absl::Status FillOrResume(std::vector<std::string>& notes);
+  // Initializes or loads the state, and opens the data at the right position. `reference` has the
+  // reference's losses of the training pairs, or is null. Adds lines to print.
+  absl::Status FillOrResume(std::shared_ptr<const ReferenceLosses> reference,
+                            std::vector<std::string>& notes);
   // Computes the checksum of the data.
   absl::Status HashData();
-  // With a cached --reference: loads its losses of the sequences that the run will read. Those that
-  // are not in the cache are computed; only then is the reference's model in memory, in trainer_.
-  absl::Status ComputeReferences(std::vector<std::string>& notes);
-  // The steps of ComputeReferences.
-  struct Compared;
-  using Windows = std::vector<std::pair<int64_t, int64_t>>;  // the first one, and how many
-  // The windows of data that the run may read, from each checkpoint that it may resume.
-  absl::StatusOr<Windows> RemainingWindows();
-  absl::Status FindRows(Compared& part);
-  absl::Status ReadCache(const ModelSource& source, const std::string& attention, Compared& part);
-  // On rank 0: keeps the losses for later runs. FailedPrecondition with --cache_dir=none.
-  absl::Status WriteCache(const Compared& part) const;
-  // Says which kernel computes attention of `model` at the shape of training, or nothing if there
-  // is no choice. Fails if the requested kernel does not support that shape.
-  absl::StatusOr<std::string> DescribeAttention(const LanguageModel& model) const;
   // Names options of a fine-tuning run that have the defaults of training from scratch.
   void AddFineTuningNotes(std::vector<std::string>& notes) const;
   // Says that the learning rate only rises, if the warm-up lasts to the end of the run.
   void AddWarmupNote(std::vector<std::string>& notes) const;
-  // Says how much of the held-out data an evaluation reads, unless it is all of it.
-  void AddEvaluationNote(std::vector<std::string>& notes) const;
   // Waits for the other ranks, and returns failure_.
   absl::Status BarrierAtEnd();
 
@@ -102,21 +89,15 @@ class RankRun {
   absl::Status SaveCheckpoint(int64_t steps, bool last);
 
   bool EvaluatesAfter(int64_t steps, bool last) const {
-    return eval_loader_.has_value() &&
+    return evaluator_.has_value() &&
            (last || (options_.eval_every > 0 && steps % options_.eval_every == 0));
   }
   // True, on all ranks, if the run that this one resumes ended before its evaluation of
   // first_step_.
   absl::StatusOr<bool> ResumedBeforeEvaluation();
-  // Evaluates the weights after `steps` steps, and their average if any, and reports the losses.
-  // Returns false, without a report, if a signal ended the evaluation.
-  absl::StatusOr<bool> EvaluateAll(int64_t steps);
-  struct Evaluation {
-    float loss = 0;
-    std::optional<PreferenceStatistics> preference;
-  };
-  // Sets interrupted_ if a signal ended the evaluation; the result is meaningless then.
-  absl::StatusOr<Evaluation> Evaluate();
+  // Evaluates the weights after `steps` steps, and reports the losses. Returns false, without a
+  // report, and sets interrupted_, if a signal ended the evaluation.
+  absl::StatusOr<bool> Evaluate(int64_t steps);
   // Prints a sample of text. An error becomes a warning, unless the communication is broken.
   absl::Status ShowSample(int64_t step);
 
@@ -156,15 +137,12 @@ class RankRun {
   const Clock::time_point begin_;
   std::unique_ptr<Rank> rank_;
   std::optional<BatchPrefetcher> batches_;  // for training steps
-  std::optional<DataLoader> eval_loader_;
-  // The reference's losses of the training and held-out pairs; null unless --reference is cached.
-  std::shared_ptr<const ReferenceLosses> reference_;
-  std::shared_ptr<const ReferenceLosses> eval_reference_;
-  std::optional<StepTrace> trace_;      // outlives the trainer, which writes to its timeline
-  std::unique_ptr<Trainer> trainer_;    // of the reference while its losses are computed
-  std::unique_ptr<RunStore> store_;     // null: the run only evaluates
-  std::unique_ptr<Reporter> reporter_;  // null except on rank 0
-  uint64_t content_ = 0;                // hash of the data
+  std::optional<Evaluator> evaluator_;      // nullopt: there are no held-out data
+  std::optional<StepTrace> trace_;          // outlives the trainer, which writes to its timeline
+  std::unique_ptr<Trainer> trainer_;        // of the reference while its losses are computed
+  std::unique_ptr<RunStore> store_;         // null: the run only evaluates
+  std::unique_ptr<Reporter> reporter_;      // null except on rank 0
+  uint64_t content_ = 0;                    // hash of the data
   RunLength length_;
   int64_t first_step_ = 0;      // steps that earlier runs have made
   int64_t first_sequence_ = 0;  // sequences that earlier runs have read

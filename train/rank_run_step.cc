@@ -50,12 +50,6 @@ absl::StatusOr<std::string> Sample(Trainer& trainer, const Tokenizer& tokenizer,
   return absl::StrCat(prompt, text);
 }
 
-// Returns the number of global batches in held-out data. The last one may be partly filled.
-int64_t BatchesOf(const DataLoader& loader, const TrainOptions& options) {
-  const int64_t sequences = SequencesPerStep(options);
-  return (loader.distinct_windows() + sequences - 1) / sequences;
-}
-
 // Returns the tokens that end a sample: the same as in //tools/generate with the exported model.
 absl::StatusOr<std::vector<int32_t>> SampleStopTokens(const RunInput& input) {
   std::vector<int32_t> stop = StopTokens(input.source.config(), *input.tokenizer);
@@ -124,7 +118,7 @@ absl::StatusOr<bool> RankRun::Step(int64_t step, Clock::time_point start) {
   if (!failed) ZEROTH_RETURN_IF_ERROR(CheckReplicasAfter(step + 1, last));
   if (!failed) ZEROTH_RETURN_IF_ERROR(SaveCheckpoint(step + 1, last));
   if (!interrupted_ && EvaluatesAfter(step + 1, last)) {
-    ZEROTH_ASSIGN_OR_RETURN(const bool evaluated, EvaluateAll(step + 1));
+    ZEROTH_ASSIGN_OR_RETURN(const bool evaluated, Evaluate(step + 1));
     if (!evaluated) {
       if (failed) return true;
       // The signal makes this a step that is saved.
@@ -226,69 +220,12 @@ absl::StatusOr<bool> RankRun::HandleNonFinite(int64_t step, const StepResult& re
   return true;
 }
 
-absl::StatusOr<bool> RankRun::EvaluateAll(int64_t steps) {
-  EvaluationMetrics metrics;
-  metrics.step = steps;
-  ZEROTH_ASSIGN_OR_RETURN(const Evaluation evaluation, Evaluate());
-  metrics.loss = evaluation.loss;
-  metrics.preference = evaluation.preference;
-  if (trainer_->ema() != nullptr && !interrupted_) {
-    ZEROTH_RETURN_IF_ERROR(trainer_->ema()->Swap());
-    ZEROTH_ASSIGN_OR_RETURN(const Evaluation of_average, Evaluate());
-    metrics.ema_loss = of_average.loss;
-    ZEROTH_RETURN_IF_ERROR(trainer_->ema()->Swap());
-  }
-  if (interrupted_) return false;
-  if (reporter_ != nullptr) reporter_->Evaluation(metrics);
-  return true;
-}
-
-absl::StatusOr<RankRun::Evaluation> RankRun::Evaluate() {
-  // Global batches, as in training, so that the text does not depend on the ranks.
-  const int64_t count = options_.grad_accum;
-  const int64_t batches = std::min(options_.eval_batches, BatchesOf(*eval_loader_, options_));
-  const bool judges = options_.objective == Objective::kKto;
-  double sum = 0;
-  double chosen = 0;
-  double rejected = 0;
-  double accurate = 0;
-  double kl = 0;
-  double desirable = 0;
-  double weights = 0;
-  for (int64_t i = 0; i < batches && !interrupted_; ++i) {
-    ZEROTH_ASSIGN_OR_RETURN(const std::vector<Batch> micro_batches,
-                            eval_loader_->LoadMany(i * count, count));
-    ZEROTH_ASSIGN_OR_RETURN(const StepResult result,
-                            trainer_->Evaluate(micro_batches, WantsToStop()));
-    // Every target counts the same, in whichever batch it is.
-    const auto weight =
-        static_cast<double>(CountedTargets(micro_batches).value_or(TokensPerStep(options_)));
-    sum += result.loss * weight;
-    const PreferenceStatistics pairs = result.preference.value_or(PreferenceStatistics());
-    // With judgements, each of the two rewards is a mean over its own answers, desirable or
-    // undesirable.
-    const double of_chosen = judges ? pairs.desirable * weight : weight;
-    chosen += pairs.reward_chosen * of_chosen;
-    rejected += pairs.reward_rejected * (judges ? weight - of_chosen : weight);
-    accurate += pairs.accuracy * weight;
-    kl += pairs.kl.value_or(0) * weight;
-    desirable += pairs.desirable * weight;
-    weights += weight;
-    // A signal in the last batch does not interrupt: the result is complete.
-    interrupted_ = result.stop && i + 1 < batches;
-  }
-  ZEROTH_RETURN_IF_ERROR(trainer_->sharding().scheduler().EndStep());
-  const auto mean = [weights](double of) {
-    return static_cast<float>(of / std::max(weights, 1.0));
-  };
-  Evaluation evaluation;
-  evaluation.loss = mean(sum);
-  if (options_.preference().has_value()) {
-    const float means[PreferenceStatistics::kCount] = {
-        mean(sum), mean(chosen), mean(rejected), mean(accurate), mean(kl), mean(desirable)};
-    evaluation.preference = PreferenceStatistics::FromMeans(means, judges);
-  }
-  return evaluation;
+absl::StatusOr<bool> RankRun::Evaluate(int64_t steps) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::optional<EvaluationMetrics> metrics,
+                          evaluator_->Evaluate(*trainer_, steps, [this] { return WantsToStop(); }));
+  interrupted_ = !metrics.has_value();
+  if (metrics.has_value() && reporter_ != nullptr) reporter_->Evaluation(*metrics);
+  return metrics.has_value();
 }
 
 absl::StatusOr<bool> RankRun::ResumedBeforeEvaluation() {
@@ -299,16 +236,6 @@ absl::StatusOr<bool> RankRun::ResumedBeforeEvaluation() {
       const std::string text,
       BroadcastText(world_, device(), 0, misses ? "yes" : "no", "look for an evaluation"));
   return text == "yes";
-}
-
-void RankRun::AddEvaluationNote(std::vector<std::string>& notes) const {
-  const int64_t sequences = SequencesPerStep(options_);
-  const int64_t all = eval_loader_->distinct_windows();
-  const int64_t batches = BatchesOf(*eval_loader_, options_);
-  if (options_.eval_batches >= batches) return;
-  notes.push_back(absl::StrCat("eval      reads ", options_.eval_batches * sequences, " of ", all,
-                               " held-out sequences (--eval_batches=", options_.eval_batches,
-                               "); --eval_batches=", batches, " reads all"));
 }
 
 absl::Status RankRun::ShowSample(int64_t step) {
