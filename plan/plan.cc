@@ -206,11 +206,13 @@ void ReadTimes(const WorkLedger& ledger, Plan& plan) {
   }
 }
 
-// Adds the inputs and losses (StepInputs) of micro-batches that were not planned. They are live for
-// the whole step.
-void AddInputs(int64_t micro_batches, const TrainOptions& options, Plan& plan) {
-  const int64_t inputs =
-      2 * options.batch_size * options.seq_len * static_cast<int64_t>(SizeOf(DType::kInt32));
+// Adds the inputs and losses (StepInputs) of micro-batches like `batch` that were not planned. They
+// are live for the whole step.
+void AddInputs(int64_t micro_batches, const Batch& batch, Plan& plan) {
+  const size_t values = batch.inputs.size() + batch.targets.size() + batch.starts.size() +
+                        batch.pairs.size() + batch.labels.size() + batch.reference.size() +
+                        batch.teacher_ids.size() + batch.teacher_log_probs.size();
+  const auto inputs = static_cast<int64_t>(values * SizeOf(DType::kInt32));
   const int64_t losses = 2 * static_cast<int64_t>(SizeOf(DType::kFloat32));
   plan.memory[static_cast<size_t>(MemoryCategory::kActivations)] += micro_batches * inputs;
   plan.memory[static_cast<size_t>(MemoryCategory::kCommunication)] += micro_batches * losses;
@@ -341,7 +343,7 @@ absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine
   }
   plan.memory_peak_bytes = peak.bytes;
   plan.memory = peak.categories;
-  AddInputs(options.grad_accum - planned, options, plan);
+  AddInputs(options.grad_accum - planned, batch, plan);
   if (AccumulatesFullGradients(options)) {
     // Reduced shards replace the larger full sums, so they are not live at the peak.
     constexpr auto kGradients = static_cast<size_t>(MemoryCategory::kGradients);

@@ -44,7 +44,10 @@ std::vector<Change> Strategies(const TrainOptions& options, const Machine& machi
   const std::string undo =
       absl::StrCat(options.shard_size > 0 ? " --shard_size=0" : "",
                    options.shard_optimizer_over_world ? " --shard_optimizer_over_world=false" : "");
-  for (const char* const name : {"no_shard", "shard_optimizer", "shard_grad_op", "full_shard"}) {
+  // Where nothing is gathered, quantised collectives are refused.
+  const bool quantizes = options.quantized_weights || options.quantized_gradients;
+  if (!quantizes) changes.push_back(absl::StrCat("--strategy=no_shard", undo));
+  for (const char* const name : {"shard_optimizer", "shard_grad_op", "full_shard"}) {
     changes.push_back(absl::StrCat("--strategy=", name, undo));
   }
   // Groups of the size that the run asks for, or else of one node.

@@ -236,6 +236,27 @@ void ModelSource::GrowVocabulary() {
   }
 }
 
+namespace {
+
+// Lists the kinds of as many layers, by the shortest period that those listed have.
+void SetLayerTypes(int64_t layers, nlohmann::json& config) {
+  const auto found = config.find("layer_types");
+  if (found == config.end() || !found->is_array() || found->empty()) return;
+  const nlohmann::json types = *found;
+  size_t period = 1;
+  const auto repeats = [&] {
+    for (size_t i = period; i < types.size(); ++i) {
+      if (types[i] != types[i - period]) return false;
+    }
+    return true;
+  };
+  while (!repeats()) ++period;
+  *found = nlohmann::json::array();
+  for (size_t i = 0; i < static_cast<size_t>(layers); ++i) found->push_back(types[i % period]);
+}
+
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<LanguageModel>> ModelSource::Build(
     std::optional<int64_t> layers) const {
   if (!layers.has_value()) return BuildFrom(config_);
@@ -243,6 +264,7 @@ absl::StatusOr<std::unique_ptr<LanguageModel>> ModelSource::Build(
   for (const char* const key : {"num_hidden_layers", "n_layer"}) {
     if (!config.contains(key)) continue;
     config[key] = *layers;
+    SetLayerTypes(*layers, config);
     return BuildFrom(config);
   }
   return InvalidArgument(

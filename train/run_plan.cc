@@ -78,6 +78,12 @@ absl::Status PrintPlan(const RunSpec& spec, const ModelSource& source) {
   ZEROTH_ASSIGN_OR_RETURN(const ProcessEnvironment ranks, ProcessEnvironment::ReadRanks());
   if (!spec.ranks_are_threads && ranks.rank != 0) return absl::OkStatus();
   ZEROTH_ASSIGN_OR_RETURN(const Machine machine, MachineOf(spec.options));
+  // A planned device records nothing.
+  if (spec.options.cuda_graphs &&
+      (!machine.is_gpu || (spec.ranks_are_threads && spec.options.world_size > 1))) {
+    return Unimplemented(
+        "--cuda_graphs needs --device=cuda and, with --comm=local, --world_size=1");
+  }
   ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, source.Build());
   ZEROTH_ASSIGN_OR_RETURN(const Plan plan, PlanRun(spec.options, machine, std::move(model)));
   std::fputs(PlanText(plan, spec.options, machine).c_str(), stdout);

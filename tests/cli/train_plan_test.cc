@@ -54,6 +54,10 @@ TEST(TrainPlanTest, ADryRunRefusesWhatTheRunWould) {
       RunTrainer(With(Reference(Scratch() / "out"), {"--dry_run", "--machine=H100"}));
   EXPECT_EQ(gpu.exit_code, 1);
   EXPECT_NE(gpu.errors.find("one is a GPU and the other is not"), std::string::npos) << gpu.errors;
+  const Outcome graph =
+      RunTrainer(With(Reference(Scratch() / "out"), {"--dry_run", "--cuda_graphs"}));
+  EXPECT_EQ(graph.exit_code, 1);
+  EXPECT_NE(graph.errors.find("--cuda_graphs needs"), std::string::npos) << graph.errors;
 }
 
 TEST(TrainPlanTest, ThePlannerNeedsNoDataAndNoGpu) {
@@ -71,6 +75,8 @@ TEST(TrainPlanTest, ThePlannerNeedsNoDataAndNoGpu) {
   EXPECT_NE(Wait(Start(blocks, log, "", {}, "tools/plan/plan")), 0);
   EXPECT_NE(Logs(log).find("--base_dtype=mxfp4"), std::string::npos) << Logs(log);
   EXPECT_NE(Logs(log).find("or, to plan, --model=gpt_oss_20b"), std::string::npos) << Logs(log);
+  EXPECT_NE(Wait(Start({"--model=gpt2_nano", "--device=cuda"}, log, "", {}, "tools/plan/plan")), 0);
+  EXPECT_NE(Logs(log).find("--device=cuda without --machine"), std::string::npos) << Logs(log);
   // The other ranks that a launcher starts print nothing.
   const Environment second = {
       {"RANK", "1"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "2"}};

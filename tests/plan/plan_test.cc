@@ -499,6 +499,14 @@ TEST(PlanSearchTest, TheFastestThatFitComeFirst) {
     EXPECT_EQ((*runs)[i].options.batch_size * (*runs)[i].options.grad_accum, 8);
   }
   EXPECT_TRUE(absl::StrContains(SearchText(*runs, 3), "117 more were tried"));
+  options.quantized_weights = true;
+  const absl::StatusOr<std::vector<PlannedRun>> quantized =
+      SearchPlans(options, Named("A100-40"), Builder("gpt2_124m"));
+  ASSERT_TRUE(quantized.ok()) << quantized.status();
+  EXPECT_FALSE(quantized->empty());
+  for (const PlannedRun& run : *quantized) {
+    EXPECT_FALSE(absl::StrContains(run.change, "no_shard")) << run.change;
+  }
 }
 
 TEST(PlanSearchTest, TheCheapestChangesMakeItFit) {

@@ -260,6 +260,15 @@ absl::Status Main(int argc, char** argv) {
   if (ranks.rank > 0) return absl::OkStatus();
   ZEROTH_ASSIGN_OR_RETURN(const Machine machine, OpenMachine(given.machine));
   if (show_machine) return Print(MachineText(machine));
+  if (!machine.is_gpu && given.device != TrainOptions().device) {
+    return InvalidArgument(
+        "--device=", given.device,
+        given.machine.empty()
+            ? " without --machine, which would plan this CPU; name the machine that has the GPUs, "
+              "as --machine=H100, or leave --device out"
+            : absl::StrCat(" and --machine=", given.machine,
+                           ", which has no GPU; make them agree"));
+  }
   ZEROTH_ASSIGN_OR_RETURN(const TrainOptions options, ResolveOnMachine(given, machine.is_gpu));
   ZEROTH_ASSIGN_OR_RETURN(const ModelSource source, ModelSource::Open(options));
   const ModelBuilder build = [&source](std::optional<int64_t> layers) {
