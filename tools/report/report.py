@@ -423,6 +423,12 @@ def shown(value, form="%.4f"):
     return "" if value is None else form % value
 
 
+def state(summary):
+    if not summary:
+        return "running, or ended early"
+    return "failed" if summary.get("failed") else "interrupted" if summary.get("interrupted") else "finished"
+
+
 def overview(runs):
     rows = []
     for i, run in enumerate(runs):
@@ -433,7 +439,7 @@ def overview(runs):
                      "%d" % run.steps[-1]["step"], shown(run.last("loss")), shown(run.last("eval_loss")),
                      short(sorted(speeds)[len(speeds) // 2]) if speeds else "",
                      gibibytes(memory) if memory is not None else "", "%d" % (skipped or 0),
-                     "finished" if run.summary else "running, or ended early"])
+                     state(run.summary)])
     return table(["run", "steps", "last loss", "last evaluation", "median tokens/s", "peak memory of a rank",
                   "skipped steps", "state"], rows, numbers=range(1, 7))
 

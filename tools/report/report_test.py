@@ -164,6 +164,10 @@ class ReportTest(unittest.TestCase):
         page = Page(text)
         self.assertIn("running, or ended early", page.text)
         self.assertIn("nan at 3", text)
+        for key in ("interrupted", "failed"):
+            run = self.write_run("ended", [{"step": 1, "loss": 1.0, "tokens_per_second": 10},
+                                         {"summary": {"interrupted": key == "interrupted", "failed": key == "failed"}}])
+            self.assertIn(key, Page(self.report(run)[0]).text)
         self.assertNotIn("NaN", text)
 
     def test_long_runs_are_averaged(self):
