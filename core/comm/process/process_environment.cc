@@ -85,8 +85,9 @@ std::optional<int> TasksOfStep(const Lookup& lookup) {
 
 absl::StatusOr<std::optional<int>> ReadLocalWorldSize(const Lookup& lookup, const Names& names,
                                                       int world_size) {
-  // SLURM_NTASKS_PER_NODE is not used: it is the number that the user requested, if any, and may be
-  // that of the whole job. A step or its last node may have fewer ranks.
+  // Under srun, the step's counts come first. SLURM_NTASKS_PER_NODE is the fallback: it is the
+  // number that the user requested, if any, and may be that of the whole job. A step or its last
+  // node may have fewer ranks.
   if (names.launcher == kSrun.launcher) {
     const std::optional<int> tasks = TasksOfStep(lookup);
     if (tasks.has_value() && *tasks >= 1 && *tasks <= world_size) return tasks;

@@ -198,7 +198,8 @@ class CudaEvent final : public Event {
   const StreamState& state() const { return *state_; }
   const Conditions& conditions() const { return conditions_; }
   const std::shared_ptr<Playback>& playback() const { return playback_; }
-  // For an event of a recording: the event that other streams wait for when the recording plays.
+  // For an event of a recording: the end of the last play, which work outside the recording waits
+  // for instead of the event.
   absl::StatusOr<std::shared_ptr<Event>> EndOfPlay() const {
     std::shared_ptr<Event> end = playback_->last();
     if (end != nullptr) return end;
