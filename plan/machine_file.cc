@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "nlohmann/json.hpp"
 #include "toml.hpp"
 
 #include "zeroth/core/base/did_you_mean.h"
@@ -204,6 +205,11 @@ absl::Status SetField(const std::string& key, const toml::node& node, Machine& m
   return absl::OkStatus();
 }
 
+// The escapes of JSON are also TOML's. A path need not be UTF-8.
+std::string Quoted(const std::string& text) {
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
 absl::StatusOr<Machine> ReadMachine(const std::string& path) {
   ZEROTH_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMostBytes));
   const toml::parse_result parsed = toml::parse(std::string_view(text), std::string_view(path));
@@ -212,6 +218,12 @@ absl::StatusOr<Machine> ReadMachine(const std::string& path) {
     return InvalidArgument(path, ":", place.line, ":", place.column, ": ",
                            std::string(parsed.error().description()),
                            "; expected lines as link_bandwidth = 3.6e11");
+  }
+  for (const char* const key : {"like", "name"}) {
+    const auto node = parsed.table()[key];
+    if (!node || node.is_string()) continue;
+    return InvalidArgument(path, ":", node.node()->source().begin.line, ": ", key,
+                           " is not a text; expected one in quotes, as ", key, " = \"H100\"");
   }
   Machine machine;
   if (const std::optional<std::string> like = parsed.table()["like"].value<std::string>()) {
@@ -261,7 +273,7 @@ std::vector<std::string> MachineNames() {
 }
 
 std::string MachineText(const Machine& machine) {
-  std::string text = absl::StrCat("name = \"", machine.name, "\"\n");
+  std::string text = absl::StrCat("name = ", Quoted(machine.name), "\n");
   for (const Field& field : kFields) {
     absl::StrAppend(&text, field.name, " = ");
     if (field.flag != nullptr) {

@@ -70,7 +70,11 @@ absl::StatusOr<Batch> EmptyBatch(const TrainOptions& options) {
   batch.seq = options.seq_len;
   batch.inputs.resize(static_cast<size_t>(batch.batch * batch.seq));
   batch.targets.resize(batch.inputs.size());
-  if (options.preference().has_value()) {
+  const bool has_pairs = options.preference().has_value();
+  if (has_pairs || options.attend_within == AttendWithin::kDocument) {
+    batch.starts.resize(batch.inputs.size());
+  }
+  if (has_pairs) {
     batch.pairs.resize(3 * PairsInBatch(batch.batch, batch.seq));
     batch.counted = 1;
     if (options.objective == Objective::kKto) batch.labels.resize(batch.pairs.size() / 3);

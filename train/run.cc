@@ -42,15 +42,17 @@ absl::StatusOr<RunEnd> RunTraining(const TrainOptions& options) {
       "\ninterrupt: ended at once. Lost: nothing, since no step has been made.\n");
   ZEROTH_ASSIGN_OR_RETURN(const RunSpec spec, ResolveRun(options));
   ZEROTH_ASSIGN_OR_RETURN(const RunInput input, OpenInput(spec));
+  // The run as a planner sees it, which reads no data.
+  RunSpec planned = spec;
+  if (input.within_documents) planned.options.attend_within = AttendWithin::kDocument;
   if (spec.options.dry_run) {
-    RunSpec planned = spec;
     planned.options.steps = input.length.steps;
     planned.options.epochs = 0;
     ZEROTH_RETURN_IF_ERROR(PrintPlan(planned, input.source));
     return RunEnd::kFinished;
   }
   ZEROTH_RETURN_IF_ERROR(CheckFiles(spec, input));
-  const std::string warning = MemoryWarning(spec, input.source);
+  const std::string warning = MemoryWarning(planned, input.source);
   if (!warning.empty()) std::fputs(absl::StrCat(warning, "\n").c_str(), stdout);
   LaunchOptions launch;
   launch.world_size = spec.options.world_size;
@@ -72,13 +74,13 @@ absl::StatusOr<RunEnd> RunTraining(const TrainOptions& options) {
         // A launcher may kill rank 0's process once another rank has exited, so rank 0 searches for
         // remedies before it returns. Ranks that are threads end first, which frees their memory.
         if (!spec.ranks_are_threads && world.rank() == 0 && LacksMemory(result)) {
-          remedies = Remedies(spec, input.source, result);
+          remedies = Remedies(planned, input.source, result);
         }
         return result;
       });
   if (status.ok()) return end;
   if (!LacksMemory(status)) return status;
-  if (spec.ranks_are_threads) remedies = Remedies(spec, input.source, status);
+  if (spec.ranks_are_threads) remedies = Remedies(planned, input.source, status);
   if (remedies.empty()) return status;
   return absl::Status(status.code(), absl::StrCat(status.message(), "\n", remedies));
 }

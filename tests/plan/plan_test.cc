@@ -319,6 +319,10 @@ TEST(PlanTest, AttentionKeepsScoresWhereCudnnDoes) {
   EXPECT_NEAR(workspace(20480, machine), 2 * one_head(20480), kOther);
   EXPECT_LT(workspace(32768, machine), one_head(8192));  // a key head does not fit
   EXPECT_LT(workspace(8192, Named("B200")), one_head(8192));
+  // cuDNN computes no attention within packed documents.
+  options.attend_within = AttendWithin::kDocument;
+  EXPECT_LT(workspace(8192, machine), one_head(8192));
+  options.attend_within = AttendWithin::kAuto;
   // Its other engine keeps an fp32 gradient of the queries instead.
   options.attention_determinism = AttentionDeterminism::kOff;
   EXPECT_LT(workspace(8192, machine), one_head(8192));
@@ -661,6 +665,11 @@ TEST_F(MachineFileTest, WhatIsWrittenIsRead) {
     EXPECT_EQ(read->memory_bytes, machine->memory_bytes) << name;
     EXPECT_EQ(read->memory_bandwidth, machine->memory_bandwidth) << name;
   }
+  Machine machine = *OpenMachine("H100");
+  machine.name = "node \"A\\B\"";
+  const absl::StatusOr<Machine> read = Open(MachineText(machine));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->name, machine.name);
 }
 
 TEST_F(MachineFileTest, ThisCpuIsMeasuredAndReadBack) {
@@ -717,6 +726,8 @@ TEST_F(MachineFileTest, ErrorsNameTheField) {
   }
   refused("like = \"H100\"\nis_gpu = 1\n", "expected true or false");
   refused("like = \"H1000\"\n", "unknown machine 'H1000'");
+  refused("like = 5\n", "machine.toml:1: like is not a text");
+  refused("like = \"H100\"\nname = 5\n", "machine.toml:2: name is not a text");
   refused("like = \"H100\"\ncollective_multiprocessors = 132\n",
           "expected fewer than the 132 of multiprocessors");
   refused("is_gpu = true\n", "lacks memory_bytes");
