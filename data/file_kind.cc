@@ -223,6 +223,12 @@ FileKind FileKindOf(const std::string& path, absl::string_view head) {
   if (HasLlmcMagic(bytes)) return {.kind = DataFileKind::kLlmcBin, .refusal = ""};
   if (HasMegatronMagic(bytes)) return {.kind = DataFileKind::kMegatron, .refusal = ""};
   const bool has_nul = absl::StrContains(head, '\0');
+  if (absl::StartsWith(head, "version https://git-lfs.github.com/spec/")) {
+    return {std::nullopt, Compression::kNone,
+            absl::StrCat(path, ": begins with ", Excerpt(head, 60),
+                         ", which Git LFS leaves in place of a file: run git lfs pull"),
+            true};
+  }
   // A text may begin so, but has no zero byte.
   if (absl::StartsWith(head, "PAR1") && (has_nul || NameEndsIn(path, ".parquet")))
     return {.kind = DataFileKind::kParquet, .refusal = ""};
@@ -263,10 +269,7 @@ FileKind FileKindOf(const std::string& path, absl::string_view head) {
     return {
         std::nullopt, Compression::kNone,
         absl::StrCat(path, ": is named .parquet, but does not begin with \"PAR1\"; it begins with ",
-                     Excerpt(head, 60),
-                     absl::StartsWith(head, "version https://git-lfs")
-                         ? ", which Git LFS leaves in place of a file: run git lfs pull"
-                         : "; fetch it again, or give it the name of what it is"),
+                     Excerpt(head, 60), "; fetch it again, or give it the name of what it is"),
         true};
   }
   if (head.empty()) {

@@ -178,7 +178,12 @@ TEST(FileKindTest, UnreadableDataIsNotSkipped) {
   EXPECT_TRUE(KindOfHead("a.bin", "").holds_data);
   EXPECT_TRUE(KindOfHead("a.jsonl.xz", std::string("\xfd\x37zXZ\0", 6)).holds_data);
   EXPECT_TRUE(UnreadableFileKind("a.jsonl.gz", "damaged").holds_data);
-  EXPECT_TRUE(KindOfHead("a.parquet", "version https://git-lfs").holds_data);
+  for (const char* name : {"a.json", "a.jsonl.gz", "a.jsonl", "a.zst", "a.txt", "a.bin", "a"}) {
+    const FileKind pointer = KindOfHead(name, "version https://git-lfs.github.com/spec/v1\noid ");
+    EXPECT_FALSE(pointer.kind.has_value()) << name;
+    EXPECT_TRUE(pointer.holds_data) << name;
+    EXPECT_THAT(pointer.refusal, HasSubstr("run git lfs pull")) << name;
+  }
   EXPECT_FALSE(UnreadableFileKind("a.tar.gz", "damaged").holds_data);
   EXPECT_FALSE(KindOfHead("package.json", "{\n \"name\": \"a\"\n}\n").holds_data);
   EXPECT_FALSE(KindOfHead("a.png", std::string("\x89PNG\0", 5)).holds_data);

@@ -218,7 +218,7 @@ TEST_F(MalformedInputsTest, Parquet) {
        "DIR/magic.parquet: is named .parquet, but does not begin with \"PAR1\"; it begins with "
        "\"PAR2, not 1\"; fetch it again, or give it the name of what it is"},
       {"pointer.parquet", "version https://git-lfs.github.com/spec/v1\noid sha256:0\n",
-       "DIR/pointer.parquet: is named .parquet, but does not begin with \"PAR1\"; it begins with "
+       "DIR/pointer.parquet: begins with "
        "\"version https://git-lfs.github.com/spec/v1\\noid sha256:0\\n\", which Git LFS leaves in "
        "place of a file: run git lfs pull"},
       {"page.html.parquet", "<!DOCTYPE html><html>",
