@@ -113,9 +113,12 @@ absl::StatusOr<std::vector<std::string>> ListFiles(const std::string& directory,
   return paths;
 }
 
-absl::Status AddDirectory(const std::string& directory, std::vector<DataFile>* files,
+using Skips = absl::FunctionRef<bool(const std::string& path)>;
+
+absl::Status AddDirectory(const std::string& directory, Skips skips, std::vector<DataFile>* files,
                           std::vector<std::string>& left_out) {
   ZEROTH_ASSIGN_OR_RETURN(std::vector<std::string> paths, ListFiles(directory, left_out));
+  std::erase_if(paths, skips);
   RemoveIndices(paths);
   const size_t before = files->size();
   std::string first_refusal;
@@ -168,18 +171,20 @@ absl::StatusOr<std::vector<std::string>> MatchPattern(const std::string& pattern
   return paths;
 }
 
-absl::Status AddItem(const std::string& item, std::vector<DataFile>* files,
+absl::Status AddItem(const std::string& item, Skips skips, std::vector<DataFile>* files,
                      std::vector<std::string>& left_out) {
   std::error_code ignored;
   const fs::file_status status = fs::status(item, ignored);
-  if (fs::is_directory(status)) return AddDirectory(item, files, left_out);
+  if (fs::is_directory(status)) return AddDirectory(item, skips, files, left_out);
   const bool exists = fs::exists(status);
   // Megatron-LM's own name for CORPUS.bin and CORPUS.idx.
   if (!exists && IsMegatronIndex(absl::StrCat(item, ".idx")))
     return AddNamedFile(absl::StrCat(item, ".bin"), files);
   if (exists || item.find_first_of("*?[") == std::string::npos) return AddNamedFile(item, files);
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<std::string> paths, MatchPattern(item));
-  for (const std::string& path : paths) ZEROTH_RETURN_IF_ERROR(AddNamedFile(path, files));
+  for (const std::string& path : paths) {
+    if (!skips(path)) ZEROTH_RETURN_IF_ERROR(AddNamedFile(path, files));
+  }
   return absl::OkStatus();
 }
 
@@ -227,7 +232,8 @@ absl::StatusOr<std::vector<WeightedSpec>> SplitWeights(const std::string& spec) 
 }
 
 absl::StatusOr<std::vector<DataFile>> FindDataFiles(const std::string& spec,
-                                                    std::vector<std::string>* left_out) {
+                                                    std::vector<std::string>* left_out,
+                                                    Skips skips) {
   std::vector<std::string> items = {spec};
   std::error_code ignored;
   if (!fs::exists(spec, ignored)) items = absl::StrSplit(spec, ',');
@@ -238,8 +244,9 @@ absl::StatusOr<std::vector<DataFile>> FindDataFiles(const std::string& spec,
       return InvalidArgument("\"", spec,
                              "\": expected paths separated by commas, found an empty one");
     }
-    ZEROTH_RETURN_IF_ERROR(AddItem(item, &files, not_read));
+    ZEROTH_RETURN_IF_ERROR(AddItem(item, skips, &files, not_read));
   }
+  if (files.empty()) return absl::NotFoundError(absl::StrCat(spec, ": no file is left to read"));
   const bool text = IsText(files[0].kind);
   for (const DataFile& file : files) {
     if (IsText(file.kind) == text) continue;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 
 #include "zeroth/data/file_kind.h"
@@ -26,9 +27,13 @@ std::string DescribeFiles(const std::vector<DataFile>& files);
 // unsupported kind, and for any file, named or not, that holds data in an unsupported form, or is
 // named .npy or .bin without matching content: skipping it would silently train on less data. Sets
 // `left_out`, if given, to the other paths in named directories that are not read, including links
-// to directories.
-absl::StatusOr<std::vector<DataFile>> FindDataFiles(const std::string& spec,
-                                                    std::vector<std::string>* left_out = nullptr);
+// to directories. Files in directories, and matches of patterns, for which `skips` is true are
+// passed over.
+absl::StatusOr<std::vector<DataFile>> FindDataFiles(
+    const std::string& spec, std::vector<std::string>* left_out = nullptr,
+    absl::FunctionRef<bool(const std::string& path)> skips = [](const std::string&) {
+      return false;
+    });
 
 // A line that names the first of `left_out`, which is not empty.
 std::string DescribeLeftOut(const std::vector<std::string>& left_out);

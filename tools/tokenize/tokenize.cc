@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <system_error>
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -33,6 +35,7 @@
 #include "zeroth/core/base/thread.h"
 #include "zeroth/data/data_files.h"
 #include "zeroth/data/documents.h"
+#include "zeroth/data/token_file.h"
 #include "zeroth/data/tokenizer.h"
 #include "zeroth/data/tokenizer/open_tokenizer.h"
 #include "zeroth/tools/tokenize/document_output.h"
@@ -82,15 +85,10 @@ class Job {
       }
     }
     tokenizer_checksum_ = ChecksumText(checksum.Value());
-    ZEROTH_ASSIGN_OR_RETURN(files_, FindDataFiles(options_.in, &counts_.left_out));
-    const std::string out = Canonical(options_.out);
     // Output of this or an interrupted run in the input's directory is not input.
-    std::erase_if(files_, [&](const DataFile& file) {
-      const std::string path = Canonical(file.path);
-      return path == out || absl::StartsWith(path, out + ".");
-    });
-    if (files_.empty())
-      return InvalidArgument("--in=", options_.in, " holds nothing but the output");
+    ZEROTH_ASSIGN_OR_RETURN(
+        files_, FindDataFiles(options_.in, &counts_.left_out,
+                              [this](const std::string& path) { return IsOutput(path); }));
     for (const DataFile& file : files_) {
       if (!IsText(file.kind))
         return InvalidArgument("--in: ", file.path, " holds tokens, expected text");
@@ -140,6 +138,19 @@ class Job {
   static std::string Canonical(absl::string_view path) {
     std::error_code ignored;
     return fs::weakly_canonical(fs::path(std::string(path)), ignored).string();
+  }
+  // True for --out, its shards, and what a run writes beside them until it ends.
+  bool IsOutput(const std::string& path) const {
+    std::string file = Canonical(path);
+    const std::string out = Canonical(options_.out);
+    if (file == out + ".progress" || absl::StartsWith(file, out + ".progress.tmp-")) return true;
+    if (absl::EndsWith(file, ".partial")) file.resize(file.size() - std::strlen(".partial"));
+    if (file == out) return true;
+    const size_t dash = file.rfind('-');
+    int64_t shard = 0;
+    return dash != std::string::npos &&
+           absl::SimpleAtoi(file.substr(dash + 1, file.rfind('.') - dash - 1), &shard) &&
+           shard >= 0 && file == TokenShardPath(out, shard);
   }
   // Refuses to replace the input or, unless options.overwrite is set, existing files.
   absl::Status CheckOut() const {

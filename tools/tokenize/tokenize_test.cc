@@ -22,6 +22,7 @@
 #include "zeroth/core/base/file/json.h"
 #include "zeroth/core/base/file/temporary_directory.h"
 #include "zeroth/data/open_data.h"
+#include "zeroth/data/token_file.h"
 #include "zeroth/data/tokenizer/open_tokenizer.h"
 
 namespace zeroth {
@@ -304,6 +305,26 @@ TEST(TokenizeTest, NoInputIsReplacedByItsTokens) {
     ASSERT_TRUE(counts.ok()) << counts.status();
     EXPECT_EQ(counts->documents, in == a ? 150 : 300);
   }
+  // So are shards, of which the second run finds those of the first.
+  options.in = dir.path();
+  options.shard_tokens = 700;
+  for (const char* const out : {"c.bin", "c.npy"}) {
+    std::filesystem::remove(dir.File("c.jsonl"));
+    options.out = dir.File(out);
+    for (int run = 0; run < 2; ++run) {
+      const auto counts = TokenizeFiles(options, GoOn);
+      ASSERT_TRUE(counts.ok()) << counts.status();
+      EXPECT_EQ(counts->documents, 300) << out;
+    }
+    for (int shard = 0; std::filesystem::remove(TokenShardPath(options.out, shard)); ++shard) {
+    }
+  }
+  // A name that begins as the output's is another file.
+  dir.Write("c.jsonl.old.jsonl", LinesOf(Cases()));
+  options.out = dir.File("c.jsonl");
+  const auto counts = TokenizeFiles(options, GoOn);
+  ASSERT_TRUE(counts.ok()) << counts.status();
+  EXPECT_EQ(counts->documents, 450);
 }
 
 // A run that is interrupted between any two rows continues with the next one.
