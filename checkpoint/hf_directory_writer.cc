@@ -322,7 +322,8 @@ absl::Status WriteHfDirectory(const WeightsSource& source, HfConfig config,
     ZEROTH_ASSIGN_OR_RETURN(copy.dtype, CopiedDType(source, copy.from, dtype));
   }
   ZEROTH_ASSIGN_OR_RETURN(std::vector<TensorDeclaration> tensors, DeclareCopies(source, copies));
-  if (options.dtype) {
+  // PEFT's adapter_config.json has no such key.
+  if (options.dtype && options.directory.kind == HfDirectoryKind::kModel) {
     ZEROTH_ASSIGN_OR_RETURN(config, WithDType(config, *options.dtype));
   }
   ZEROTH_ASSIGN_OR_RETURN(

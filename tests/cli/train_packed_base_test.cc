@@ -355,6 +355,11 @@ void ExpectResumesAtOtherRanks(const std::string& family, const std::vector<std:
       const Flags saving = With(Packed(base, out, dtype, 6), {"--checkpoint_every=3"});
       const Outcome first = RunTrainer(saving);
       ASSERT_EQ(first.exit_code, 0) << first.output;
+      // Without the packed weights, which are restored only when the run ends.
+      const Flags adapter = {"--in=" + (out / "step-00000006").string(), "--lora_export=adapter",
+                             "--out=" + (out / "adapter.gguf").string()};
+      const fs::path log = out / "convert_log";
+      EXPECT_EQ(Wait(Start(adapter, log, "", {}, "tools/convert/convert")), 0) << Logs(log);
       fs::remove_all(out / "step-00000006");
       fs::remove_all(out / "final");
       const Outcome rest = RunTrainer(With(With(saving, {"--resume=auto"}), other));

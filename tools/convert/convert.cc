@@ -75,6 +75,7 @@ struct LoneAdapter {
   // How to make PEFT's tensors from `weights`: A, then B of each layer; then the saved modules.
   std::vector<TensorCopy> tensors;
   std::map<std::string, std::string> tokenizer_files;
+  std::optional<HfConfig> base;  // of a checkpoint's model
 };
 
 // Opens the adapters of a checkpoint, or of PEFT, to write them as PEFT's or as GGUF.
@@ -96,6 +97,7 @@ absl::StatusOr<LoneAdapter> OpenLoneAdapter(const std::string& path, bool to_ggu
       ZEROTH_RETURN_IF_ERROR(CheckAdapterLayers(opened.model.config(), lone.adapter.layers));
     }
     lone.weights = opened.model.shared_weights();
+    lone.base = opened.model.config();
     ZEROTH_ASSIGN_OR_RETURN(lone.tokenizer_files, opened.model.ReadTokenizerFiles());
   }
   const auto add = [&](const std::string& name, const std::string& parameter) -> TensorCopy& {
@@ -223,12 +225,15 @@ absl::StatusOr<Notes> AdapterToGguf(const ConvertOptions& options, const Types& 
         types.mix ? "--dtype=" : "--vocabulary=", types.mix ? options.dtype : options.vocabulary,
         " is for whole models, and --lora_export=adapter writes an adapter");
   }
-  // This also checks the adapter's shapes.
-  ZEROTH_ASSIGN_OR_RETURN(const HfDirectory base, OpenModel(options.in, options.base));
   ZEROTH_ASSIGN_OR_RETURN(const LoneAdapter lone, OpenLoneAdapter(options.in, /*to_gguf=*/true));
-  ZEROTH_RETURN_IF_ERROR(ConvertAdapterToGguf(base.config(), lone.adapter, *lone.weights,
-                                              lone.tensors, options.out, types.dtype,
-                                              GgufName(options)));
+  std::optional<HfConfig> config = lone.base;
+  if (!config.has_value()) {
+    // This also checks the adapter's shapes.
+    ZEROTH_ASSIGN_OR_RETURN(const HfDirectory base, OpenModel(options.in, options.base));
+    config = base.config();
+  }
+  ZEROTH_RETURN_IF_ERROR(ConvertAdapterToGguf(*config, lone.adapter, *lone.weights, lone.tensors,
+                                              options.out, types.dtype, GgufName(options)));
   return Notes{absl::StrCat("Wrote the GGUF adapter ", options.out,
                             "; llama.cpp adds it with --lora to a GGUF file of the base model.")};
 }
