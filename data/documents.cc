@@ -312,17 +312,19 @@ absl::StatusOr<bool> DocumentReader::Next(TextPart* part) {
   return true;
 }
 
-absl::StatusOr<RecordKind> KindOfFirstRecord(const DataFile& file, ColumnNames columns,
-                                             bool prefers_pairs) {
+absl::StatusOr<std::optional<RecordKind>> KindOfFirstRecord(const DataFile& file,
+                                                            ColumnNames columns,
+                                                            bool prefers_pairs) {
   if (!IsRecords(file.kind)) return RecordKind::kText;
   ZEROTH_ASSIGN_OR_RETURN(DocumentReader reader, DocumentReader::OpenRecords(file, &columns));
   JsonRecord record;
   ZEROTH_ASSIGN_OR_RETURN(const bool more, reader.NextRecord(&record));
-  if (!more) return RecordKind::kText;
+  if (!more) return std::nullopt;
   const absl::StatusOr<RecordKind> kind = KindOfRecord(record, prefers_pairs);
   // A misspelt column is the likely cause.
   if (!kind.ok()) ZEROTH_RETURN_IF_ERROR(columns.CheckFound(record.where));
-  return kind;
+  ZEROTH_RETURN_IF_ERROR(kind.status());
+  return *kind;
 }
 
 absl::Status EncodePart(const Tokenizer& tokenizer, const TextPart& part, Tokenizer::Sink sink) {

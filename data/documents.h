@@ -90,10 +90,11 @@ class DocumentReader {
 };
 
 // Returns the kind of the file's first record. All its records must have this kind. kText for a
-// file of text, and for one without records. `prefers_pairs` is that of KindOfRecord.
-// InvalidArgument if the record is of no known kind.
-absl::StatusOr<RecordKind> KindOfFirstRecord(const DataFile& file, ColumnNames columns = {},
-                                             bool prefers_pairs = false);
+// file of text, nullopt for a file of records that has none. `prefers_pairs` is that of
+// KindOfRecord. InvalidArgument if the record is of no known kind.
+absl::StatusOr<std::optional<RecordKind>> KindOfFirstRecord(const DataFile& file,
+                                                            ColumnNames columns = {},
+                                                            bool prefers_pairs = false);
 
 // Feeds a part's ids to `sink`. A document begins with the tokenizer's prefix, and ends with the
 // suffix and the end-of-text id, unless the suffix ends with that id.

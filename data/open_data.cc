@@ -132,10 +132,10 @@ std::string NamesOfKinds(const std::vector<DataFile>& files, const std::vector<R
   return absl::StrJoin(names, ", ");
 }
 
-absl::StatusOr<std::shared_ptr<const TokenSource>> OpenText(const std::vector<DataFile>& files,
+absl::StatusOr<std::shared_ptr<const TokenSource>> OpenText(const std::vector<DataFile>& all,
                                                             const DataOptions& options) {
   if (options.tokenizer == nullptr) {
-    return InvalidArgument(files[0].path,
+    return InvalidArgument(all[0].path,
                            " is text, and no tokenizer is given; give one by --tokenizer");
   }
   const Tokenizer& tokenizer = *options.tokenizer;
@@ -148,9 +148,15 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> OpenText(const std::vector<Da
         "--parse_special out, or take them out of the files beside a tokenizer.model");
   }
   ZEROTH_ASSIGN_OR_RETURN(const ColumnNames columns, ColumnNames::Parse(options.columns));
+  std::vector<DataFile> files;
   std::vector<RecordKind> kinds;
-  for (const DataFile& file : files) {
-    ZEROTH_ASSIGN_OR_RETURN(kinds.emplace_back(), KindOfFirstRecord(file, columns, options.pairs));
+  for (const DataFile& file : all) {
+    ZEROTH_ASSIGN_OR_RETURN(const std::optional<RecordKind> kind,
+                            KindOfFirstRecord(file, columns, options.pairs));
+    // An empty part of an export adds nothing.
+    if (!kind.has_value()) continue;
+    files.push_back(file);
+    kinds.push_back(*kind);
     const bool is_text = kinds.back() == RecordKind::kText;
     if (is_text == (kinds[0] == RecordKind::kText)) continue;
     return InvalidArgument(
@@ -158,6 +164,11 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> OpenText(const std::vector<Da
         NameOf(is_text ? kinds[0] : kinds.back()), " records, ",
         is_text ? file.path : files[0].path,
         " text; give each a weight, as in a.jsonl:1,b.jsonl:1, to mix their sequences");
+  }
+  if (files.empty()) {
+    return InvalidArgument(all[0].path, ": holds no record",
+                           all.size() > 1 ? ", nor do the other files" : "",
+                           "; expected at least one");
   }
   if (options.pairs && kinds[0] == RecordKind::kText) {
     return ExpectedPairsError(files[0].path, "text", options.judgements);

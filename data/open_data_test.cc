@@ -270,6 +270,12 @@ TEST(OpenDataTest, KindsOfRecordsAreNamed) {
   EXPECT_EQ(open(alpaca), alpaca + " (Alpaca)");
   EXPECT_EQ(open(alpaca + "," + prompt), alpaca + " and 1 more (Alpaca, prompt/completion)");
   EXPECT_EQ(open(text), text + " (text)");
+  // An export may have parts without records.
+  const std::string none = dir.Write("none.jsonl", "\n");
+  EXPECT_EQ(open(none + "," + alpaca + "," + none), alpaca + " (Alpaca)");
+  EXPECT_EQ(open(none + "," + none), none +
+                                         ": holds no record, nor do the other files; expected "
+                                         "at least one");
   EXPECT_THAT(open(text + "," + prompt),
               HasSubstr("text and other records cannot be mixed: " + prompt +
                         " holds prompt/completion records, " + text + " text; give each a weight"));

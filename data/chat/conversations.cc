@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -276,8 +277,10 @@ absl::Status AddPair(Example example, const ChatTemplate* chat, const Tokenizer&
 
 absl::Status AddFile(const DataFile& file, const ChatTemplate* chat, const Tokenizer& tokenizer,
                      const ConversationOptions& options, Sink& sink) {
-  ZEROTH_ASSIGN_OR_RETURN(const RecordKind kind,
+  ZEROTH_ASSIGN_OR_RETURN(const std::optional<RecordKind> found,
                           KindOfFirstRecord(file, options.columns, options.pairs));
+  if (!found.has_value()) return absl::OkStatus();
+  const RecordKind kind = *found;
   const bool may_be_judged =
       kind == RecordKind::kPromptCompletion || kind == RecordKind::kPromptMessages;
   if (options.pairs && !IsPair(kind) && !(options.judgements && may_be_judged)) {

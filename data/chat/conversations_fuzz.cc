@@ -15,15 +15,15 @@ namespace {
 bool Run(absl::Span<const uint8_t> bytes) {
   const MemoryFile in_memory(bytes);
   const DataFile file = {in_memory.path(), DataFileKind::kJsonLines};
-  const RecordKind kind = KindOfFirstRecord(file).value_or(RecordKind::kText);
-  if (kind == RecordKind::kText) return false;
+  const auto kind = KindOfFirstRecord(file);
+  if (!kind.ok() || kind->value_or(RecordKind::kText) == RecordKind::kText) return false;
   auto reader = DocumentReader::Open(file, /*cuts_at_spaces=*/false);
   if (!reader.ok()) return false;
   for (JsonRecord record;;) {
     const auto more = reader->NextRecord(&record);
     if (!more.ok()) return false;
     if (!*more) return true;
-    const auto example = ParseExample(kind, record, {});
+    const auto example = ParseExample(**kind, record, {});
     if (!example.ok()) return false;
     if (example->messages.empty()) {
       ZEROTH_CHECK(!example->completion.empty());

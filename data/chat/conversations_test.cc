@@ -343,7 +343,7 @@ TEST_F(ConversationsTest, TheFirstRecordTells) {
   };
   EXPECT_EQ(*kind(absl::StrCat("\n", Line("a", "b"))), RecordKind::kMessages);
   EXPECT_EQ(*kind("{\"text\": \"a\"}\n"), RecordKind::kText);
-  EXPECT_EQ(*kind("\n"), RecordKind::kText);
+  EXPECT_EQ(*kind("\n"), std::nullopt);
   EXPECT_FALSE(kind("{").ok());
   EXPECT_EQ(*KindOfFirstRecord({dir_.Write("d.txt", Line("a", "b")), DataFileKind::kText}),
             RecordKind::kText);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -74,9 +75,9 @@ std::function<absl::StatusOr<double>(absl::Span<const int32_t>, int64_t)> Likeli
 absl::Status RefuseConversations(const std::string& spec) {
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<DataFile> files, FindDataFiles(spec));
   if (!IsText(files[0].kind)) return absl::OkStatus();
-  ZEROTH_ASSIGN_OR_RETURN(const RecordKind kind, KindOfFirstRecord(files[0]));
-  if (kind == RecordKind::kText) return absl::OkStatus();
-  return InvalidArgument("--data=", spec, " holds ", NameOf(kind),
+  ZEROTH_ASSIGN_OR_RETURN(const std::optional<RecordKind> kind, KindOfFirstRecord(files[0]));
+  if (kind.value_or(RecordKind::kText) == RecordKind::kText) return absl::OkStatus();
+  return InvalidArgument("--data=", spec, " holds ", NameOf(*kind),
                          " records, expected text or tokens; the trainer measures these, by "
                          "--eval_data and --steps=0");
 }
