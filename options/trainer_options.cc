@@ -3,6 +3,7 @@
 #include "zeroth/options/trainer_options.h"
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/nn/shard_module.h"
 #include "zeroth/strategies/quantized_collectives.h"
+#include "zeroth/strategies/strategy.h"
 
 namespace zeroth {
 namespace {
@@ -27,7 +29,36 @@ std::vector<std::string> NamesIn(const std::string& list) {
   return names;
 }
 
+// Refuses quantized collectives for strategies without gathers and reduce-scatters, which are all
+// that quantization changes.
+absl::Status CheckQuantization(const TrainOptions& options, bool shards) {
+  const char* const flag = options.quantized_weights     ? "quantized_weights"
+                           : options.quantized_gradients ? "quantized_gradients"
+                                                         : nullptr;
+  if (flag == nullptr || shards || options.data_ranks() == 1) return absl::OkStatus();
+  return InvalidArgument(
+      "--", flag, ": under --strategy=", options.strategy,
+      options.shard_size > 0 ? absl::StrCat(" --shard_size=", options.shard_size) : "",
+      " every rank keeps all parameters and gradients, which all-reduce sums as they are; leave it "
+      "out, or shard, as full_shard does");
+}
+
 }  // namespace
+
+absl::Status CheckParallelism(const TrainOptions& options) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<ShardingStrategy> strategy,
+                          StrategyRegistry::Create(options.strategy, options.strategy_options()));
+  const absl::StatusOr<int> shard_size =
+      ShardSizeOf(*strategy, options.strategy_options(), options.data_ranks());
+  if (options.tensor_parallel > 1) {
+    ZEROTH_RETURN_IF_ERROR_WITH(
+        shard_size.status(), absl::StrCat("--world_size=", options.world_size,
+                                          " / --tensor_parallel=", options.tensor_parallel, " = ",
+                                          options.data_ranks(), " ranks with data"));
+  }
+  ZEROTH_RETURN_IF_ERROR(shard_size.status());
+  return CheckQuantization(options, *shard_size > 1 || options.shard_optimizer_over_world);
+}
 
 std::vector<std::string> TrainOptions::new_token_list() const { return NamesIn(new_tokens); }
 

@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 
 #include "zeroth/api/trainer.h"
@@ -9,6 +10,10 @@
 #include "zeroth/options/options.h"
 
 namespace zeroth {
+
+// Checks the strategy's name, its sizes and quantized collectives, once the number of ranks is
+// known. InvalidArgument names the flag, before any rank starts.
+absl::Status CheckParallelism(const TrainOptions& options);
 
 // Returns the options of a rank's trainer, which records into `timeline` unless it is nullptr.
 // `options` must have passed Validate.

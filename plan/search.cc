@@ -16,6 +16,7 @@
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/nn/layers/linear.h"
 #include "zeroth/options/option_registry.h"
+#include "zeroth/options/trainer_options.h"
 
 namespace zeroth {
 namespace {
@@ -44,10 +45,7 @@ std::vector<Change> Strategies(const TrainOptions& options, const Machine& machi
   const std::string undo =
       absl::StrCat(options.shard_size > 0 ? " --shard_size=0" : "",
                    options.shard_optimizer_over_world ? " --shard_optimizer_over_world=false" : "");
-  // Where nothing is gathered, quantised collectives are refused.
-  const bool quantizes = options.quantized_weights || options.quantized_gradients;
-  if (!quantizes) changes.push_back(absl::StrCat("--strategy=no_shard", undo));
-  for (const char* const name : {"shard_optimizer", "shard_grad_op", "full_shard"}) {
+  for (const char* const name : {"no_shard", "shard_optimizer", "shard_grad_op", "full_shard"}) {
     changes.push_back(absl::StrCat("--strategy=", name, undo));
   }
   // Groups of the size that the run asks for, or else of one node.
@@ -94,7 +92,9 @@ absl::StatusOr<std::optional<PlannedRun>> Try(const TrainOptions& options, const
                                               const std::vector<Change>& changes) {
   PlannedRun run{.change = absl::StrJoin(changes, " "), .options = options, .plan = {}};
   ZEROTH_RETURN_IF_ERROR(Make(run.change, run.options));
-  if (!Validate(run.options).ok()) return std::optional<PlannedRun>();
+  if (!Validate(run.options).ok() || !CheckParallelism(run.options).ok()) {
+    return std::optional<PlannedRun>();
+  }
   ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, build(std::nullopt));
   absl::StatusOr<Plan> plan = PlanRun(run.options, machine, std::move(model));
   if (absl::IsInvalidArgument(plan.status()) || absl::IsUnimplemented(plan.status())) {
