@@ -191,6 +191,13 @@ bool IsAdded(GgufTokenType type) { return IsSpecial(type) || type == GgufTokenTy
 
 }  // namespace
 
+void AddUnusedTokens(int64_t end, GgufVocabulary* vocabulary) {
+  for (auto id = static_cast<int64_t>(vocabulary->tokens.size()); id < end; ++id) {
+    vocabulary->tokens.push_back(absl::StrCat("[PAD", id, "]"));
+    vocabulary->types.push_back(GgufTokenType::kUnused);
+  }
+}
+
 absl::Status SetTokens(const HfTokenizer& files, GgufVocabulary* result) {
   std::map<int32_t, std::pair<absl::string_view, GgufTokenType>> tokens;
   const auto add = [&](absl::string_view token, int32_t id, GgufTokenType type) {
@@ -209,16 +216,11 @@ absl::Status SetTokens(const HfTokenizer& files, GgufVocabulary* result) {
             token.special ? GgufTokenType::kControl : GgufTokenType::kUserDefined));
   }
   for (const auto& [id, token] : tokens) {
-    const size_t next = result->tokens.size();
     if (id < 0 || static_cast<size_t>(id) > 2 * tokens.size() + 1024) {
       return InvalidArgument("token ", Excerpt(token.first), " has id ", id,
                              ", far from the others");
     }
-    // llama.cpp's converter fills gaps in the same way.
-    for (size_t gap = next; gap < static_cast<size_t>(id); ++gap) {
-      result->tokens.push_back(absl::StrCat("[PAD", gap, "]"));
-      result->types.push_back(GgufTokenType::kUnused);
-    }
+    AddUnusedTokens(id, result);
     result->tokens.emplace_back(token.first);
     result->types.push_back(token.second);
   }

@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 
 #include "zeroth/checkpoint/gguf/gguf_config.h"
+#include "zeroth/checkpoint/gguf/gguf_vocabulary.h"
 #include "zeroth/core/base/excerpt.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/base/unicode.h"
@@ -143,8 +144,7 @@ absl::Status SetVocabulary(GgufVocabulary vocabulary, int64_t vocab_size, GgufMe
          vocabulary.types[count - 1] == GgufTokenType::kControl) {
     --count;
   }
-  const auto tokens = static_cast<int64_t>(count);
-  if (tokens > vocab_size) {
+  if (static_cast<int64_t>(count) > vocab_size) {
     return InvalidArgument("the tokenizer has ", vocabulary.tokens.size(),
                            " tokens, the model embeds ", vocab_size,
                            "; are they of the same model? The last token that is not special is ",
@@ -176,10 +176,7 @@ absl::Status SetVocabulary(GgufVocabulary vocabulary, int64_t vocab_size, GgufMe
   }
   vocabulary.tokens.resize(count);
   vocabulary.types.resize(count);
-  for (int64_t id = tokens; id < vocab_size; ++id) {
-    vocabulary.tokens.push_back(absl::StrCat("[PAD", id, "]"));
-    vocabulary.types.push_back(GgufTokenType::kUnused);
-  }
+  AddUnusedTokens(vocab_size, &vocabulary);
   std::vector<int32_t> types;
   for (const GgufTokenType type : vocabulary.types) types.push_back(static_cast<int32_t>(type));
   metadata->SetString(kModelKey, vocabulary.is_sentencepiece() ? "llama" : "gpt2");

@@ -17,6 +17,9 @@
 
 namespace zeroth {
 
+// Appends unused tokens up to the id `end`, named as by llama.cpp's converter.
+void AddUnusedTokens(int64_t end, GgufVocabulary* vocabulary);
+
 // Puts the tokens into the order of their ids, with unused ones in the gaps. InvalidArgument for
 // ids that repeat or are far from the others.
 absl::Status SetTokens(const HfTokenizer& files, GgufVocabulary* result);
