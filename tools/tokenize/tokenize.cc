@@ -86,9 +86,11 @@ class Job {
     }
     tokenizer_checksum_ = ChecksumText(checksum.Value());
     // Output of this or an interrupted run in the input's directory is not input.
-    ZEROTH_ASSIGN_OR_RETURN(
-        files_, FindDataFiles(options_.in, &counts_.left_out,
-                              [this](const std::string& path) { return IsOutput(path); }));
+    ZEROTH_ASSIGN_OR_RETURN(files_,
+                            FindDataFiles(options_.in, &counts_.left_out,
+                                          [out = Canonical(options_.out)](const std::string& path) {
+                                            return IsOutput(path, out);
+                                          }));
     for (const DataFile& file : files_) {
       if (!IsText(file.kind))
         return InvalidArgument("--in: ", file.path, " holds tokens, expected text");
@@ -139,10 +141,9 @@ class Job {
     std::error_code ignored;
     return fs::weakly_canonical(fs::path(std::string(path)), ignored).string();
   }
-  // True for --out, its shards, and what a run writes beside them until it ends.
-  bool IsOutput(const std::string& path) const {
+  // True for `out`, its shards, and what a run writes beside them until it ends.
+  static bool IsOutput(const std::string& path, const std::string& out) {
     std::string file = Canonical(path);
-    const std::string out = Canonical(options_.out);
     if (file == out + ".progress" || absl::StartsWith(file, out + ".progress.tmp-")) return true;
     if (absl::EndsWith(file, ".partial")) file.resize(file.size() - std::strlen(".partial"));
     if (file == out) return true;
