@@ -134,7 +134,7 @@ absl::Status AppendedFile::Sync() {
 
 absl::StatusOr<MetricsWriter> MetricsWriter::Create(const std::string& path) {
   ZEROTH_ASSIGN_OR_RETURN(AppendedFile file, AppendedFile::Open(path, O_TRUNC));
-  return MetricsWriter(path, std::move(file));
+  return MetricsWriter(std::move(file));
 }
 
 absl::StatusOr<MetricsWriter> MetricsWriter::Resume(const std::string& path, int64_t step) {
@@ -166,7 +166,7 @@ absl::StatusOr<MetricsWriter> MetricsWriter::Resume(const std::string& path, int
   }
   ZEROTH_RETURN_IF_ERROR(ReplaceFile(path, absl::StrCat(kept, summary)));
   ZEROTH_ASSIGN_OR_RETURN(AppendedFile file, AppendedFile::Open(path, 0));
-  MetricsWriter writer(path, std::move(file));
+  MetricsWriter writer(std::move(file));
   writer.lacks_evaluation_ = has_step && !has_evaluation;
   writer.earlier_summary_ = std::move(earlier);
   if (!summary.empty()) writer.lines_ = std::move(kept);
@@ -241,8 +241,7 @@ absl::Status MetricsWriter::Write(const StepMetrics& metrics) {
   if (metrics.late.has_value()) {
     absl::StrAppend(&line, ", \"late\": ", Dump(StragglerJson(*metrics.late)));
   }
-  line = absl::StrCat("{", line, "}\n");
-  return lines_.has_value() ? DropSummary(line) : Append(line);
+  return AppendWithoutSummary(absl::StrCat("{", line, "}\n"));
 }
 
 absl::Status MetricsWriter::Write(const EvaluationMetrics& metrics) {
@@ -250,8 +249,7 @@ absl::Status MetricsWriter::Write(const EvaluationMetrics& metrics) {
 }
 
 absl::Status MetricsWriter::WriteSummary(const nlohmann::json& summary) {
-  const std::string line = Dump({{"summary", summary}}) + "\n";
-  return lines_.has_value() ? DropSummary(line) : Append(line);
+  return AppendWithoutSummary(Dump({{"summary", summary}}) + "\n");
 }
 
 absl::Status MetricsWriter::Append(absl::string_view line) {
@@ -259,16 +257,17 @@ absl::Status MetricsWriter::Append(absl::string_view line) {
   return file_.Append(line);
 }
 
-absl::Status MetricsWriter::DropSummary(absl::string_view last) {
+absl::Status MetricsWriter::AppendWithoutSummary(absl::string_view line) {
+  if (!lines_.has_value()) return Append(line);
   const auto replace = [&]() -> absl::Status {
-    ZEROTH_RETURN_IF_ERROR(ReplaceFile(path_, absl::StrCat(*lines_, last)));
-    ZEROTH_ASSIGN_OR_RETURN(file_, AppendedFile::Open(path_, 0));
+    ZEROTH_RETURN_IF_ERROR(ReplaceFile(file_.path(), absl::StrCat(*lines_, line)));
+    ZEROTH_ASSIGN_OR_RETURN(file_, AppendedFile::Open(file_.path(), 0));
     lines_.reset();
     return absl::OkStatus();
   };
   const absl::Status status = replace();
   // The line follows the summary then. Readers take the last summary.
-  if (!status.ok()) Append(last).IgnoreError();
+  if (!status.ok()) Append(line).IgnoreError();
   return status;
 }
 

@@ -79,6 +79,7 @@ class AppendedFile {
   absl::Status Append(absl::string_view record);
   // Makes the appended records survive a power failure.
   absl::Status Sync();
+  const std::string& path() const { return path_; }
 
  private:
   AppendedFile(std::string path, FileDescriptor file)
@@ -121,14 +122,12 @@ class MetricsWriter {
   absl::Status Sync() { return file_.Sync(); }
 
  private:
-  MetricsWriter(std::string path, AppendedFile file)
-      : path_(std::move(path)), file_(std::move(file)) {}
+  explicit MetricsWriter(AppendedFile file) : file_(std::move(file)) {}
 
   absl::Status Append(absl::string_view line);
-  // Replaces the file by `lines_`, which has no earlier summary, and `last`.
-  absl::Status DropSummary(absl::string_view last);
+  // Like Append. An earlier summary leaves the file in the same moment.
+  absl::Status AppendWithoutSummary(absl::string_view line);
 
-  std::string path_;
   AppendedFile file_;
   bool lacks_evaluation_ = false;
   nlohmann::json earlier_summary_;

@@ -146,9 +146,7 @@ absl::Status RankRun::SetUp() {
   ZEROTH_ASSIGN_OR_RETURN(rank_, Rank::Open(world_, rank));
   ZEROTH_RETURN_IF_ERROR(CompareWithRankZero());
   if (options_.cuda_graphs) {
-    ZEROTH_RETURN_IF_ERROR_WITH(
-        Trainer::CanRecordSteps(world_, device()),
-        "--cuda_graphs needs --device=cuda and, with --comm=local, --world_size=1");
+    ZEROTH_RETURN_IF_ERROR_WITH(Trainer::CanRecordSteps(world_, device()), kCudaGraphsNeed);
   }
   trace_.emplace(ParseStepRange(options_.trace), world_, device());
   ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, input_.source.Build());

@@ -81,8 +81,7 @@ absl::Status PrintPlan(const RunSpec& spec, const ModelSource& source) {
   // A planned device records nothing.
   if (spec.options.cuda_graphs &&
       (!machine.is_gpu || (spec.ranks_are_threads && spec.options.world_size > 1))) {
-    return Unimplemented(
-        "--cuda_graphs needs --device=cuda and, with --comm=local, --world_size=1");
+    return Unimplemented(kCudaGraphsNeed);
   }
   ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, source.Build());
   ZEROTH_ASSIGN_OR_RETURN(const Plan plan, PlanRun(spec.options, machine, std::move(model)));

@@ -28,6 +28,9 @@ struct RunSpec {
   }
 };
 
+inline constexpr char kCudaGraphsNeed[] =
+    "--cuda_graphs needs --device=cuda and, with --comm=local, --world_size=1";
+
 // Decides a run from the options as they were given and from the launcher of this process. Starts
 // and writes nothing. InvalidArgument names the flag that is wrong, or does not fit the others or
 // the launcher; NotFound for a device or a back end that is not built in. Also the errors of
